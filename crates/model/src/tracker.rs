@@ -1,0 +1,220 @@
+//! Follows events and says which service ports changed.
+//!
+//! In: [`Event`]s in any order. Out: [`Changes`], once Services and EndpointSlices have both been listed.
+//!
+//! Cost: an event touches the Service it names and no other. A complete list touches every Service it differs in.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::derive::{Slices, service_ports};
+use crate::{
+    Changes, EndpointSlice, Event, Node, PortKey, Service, ServiceName, ServicePort, SliceName, Snapshot,
+};
+
+/// One Service, what the slices say of it, and the service ports that follow.
+#[derive(Debug, Default)]
+struct Tracked {
+    service: Option<Service>,
+    slices: Slices,
+    ports: Vec<Arc<ServicePort>>,
+}
+
+/// Whether the first complete list of a kind of object has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Listed {
+    #[default]
+    NotYet,
+    Complete,
+}
+
+/// The state of the world as far as events told it.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    services: BTreeMap<ServiceName, Tracked>,
+    /// Which Service each slice belongs to: a slice may change its label, and its old Service must lose it then.
+    owners: HashMap<SliceName, ServiceName>,
+    node: Arc<Node>,
+    service_cidrs: Arc<[IpNet]>,
+    listed_services: Listed,
+    listed_slices: Listed,
+    changes: Changes,
+}
+
+impl Tracker {
+    /// Nothing known yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// True once both Services and EndpointSlices have been listed completely.
+    pub fn is_complete(&self) -> bool {
+        self.listed_services == Listed::Complete && self.listed_slices == Listed::Complete
+    }
+
+    /// Takes what changed since the last call. `None` while the first lists are not complete, because half a
+    /// picture would look like a cluster without endpoints.
+    pub fn take(&mut self) -> Option<Changes> {
+        self.is_complete().then(|| std::mem::take(&mut self.changes))
+    }
+
+    /// True if [`Tracker::take`] would return something to act on.
+    pub fn has_changes(&self) -> bool {
+        self.is_complete() && !self.changes.is_empty()
+    }
+
+    /// Number of service ports that wait to be taken.
+    pub fn pending(&self) -> usize {
+        self.changes.ports.len()
+    }
+
+    /// A copy of everything. Costs a pass over the cluster: for start-up, tests and subcommands.
+    pub fn snapshot(&self) -> Snapshot {
+        let ports = self.services.values().flat_map(|t| &t.ports);
+        Snapshot {
+            ports: ports.map(|p| (PortKey::from(&**p), p.clone())).collect(),
+            node: self.node.clone(),
+            service_cidrs: self.service_cidrs.clone(),
+        }
+    }
+
+    /// Takes in one event.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Services(list) => self.replace_services(list),
+            Event::Service(service) => self.put_service(service),
+            Event::ServiceGone(name) => self.remove_service(&name),
+            Event::Slices(list) => self.replace_slices(list),
+            Event::Slice(slice) => self.put_slice(slice),
+            Event::SliceGone(name) => self.remove_slice(&name),
+            Event::Node(node) => self.put_node(node),
+            // The rules of a node whose object is gone still carry traffic; kube-proxy keeps its last facts too.
+            Event::NodeGone => {}
+            Event::ServiceCidrs(list) => self.put_service_cidrs(list),
+            // Complaints are for whoever reports to the operator; no rule depends on them.
+            Event::Complaints(..) => {}
+        }
+    }
+
+    fn replace_services(&mut self, list: Vec<Service>) {
+        let kept: BTreeSet<ServiceName> = list.iter().map(|s| s.name.clone()).collect();
+        let known = self.services.iter().filter(|(_, t)| t.service.is_some());
+        let gone: Vec<ServiceName> =
+            known.map(|(name, _)| name).filter(|name| !kept.contains(*name)).cloned().collect();
+        for name in gone {
+            self.remove_service(&name);
+        }
+        for service in list {
+            self.put_service(service);
+        }
+        self.listed_services = Listed::Complete;
+    }
+
+    fn put_service(&mut self, service: Service) {
+        self.changes.service_events += 1;
+        let name = service.name.clone();
+        let tracked = self.services.entry(name.clone()).or_default();
+        if tracked.service.as_ref() != Some(&service) {
+            tracked.service = Some(service);
+            self.rederive(&name);
+        }
+    }
+
+    fn remove_service(&mut self, name: &ServiceName) {
+        self.changes.service_events += 1;
+        if let Some(tracked) = self.services.get_mut(name) {
+            tracked.service = None;
+            self.rederive(name);
+        }
+    }
+
+    fn replace_slices(&mut self, list: Vec<EndpointSlice>) {
+        let kept: BTreeSet<&SliceName> = list.iter().map(|s| &s.name).collect();
+        let gone: Vec<SliceName> = self.owners.keys().filter(|n| !kept.contains(n)).cloned().collect();
+        for name in gone {
+            self.remove_slice(&name);
+        }
+        for slice in list {
+            self.put_slice(slice);
+        }
+        self.listed_slices = Listed::Complete;
+    }
+
+    fn put_slice(&mut self, slice: EndpointSlice) {
+        self.changes.slice_events += 1;
+        let owner = slice.service.clone();
+        if self.owners.get(&slice.name).is_some_and(|old| *old != owner) {
+            self.detach_slice(&slice.name);
+        }
+        self.owners.insert(slice.name.clone(), owner.clone());
+        let tracked = self.services.entry(owner.clone()).or_default();
+        if tracked.slices.get(&slice.name.name) == Some(&slice) {
+            return;
+        }
+        if let Some(at) = slice.trigger {
+            self.changes.add_trigger(&owner, slice.family, at);
+        }
+        tracked.slices.insert(slice.name.name.clone(), slice);
+        self.rederive(&owner);
+    }
+
+    fn remove_slice(&mut self, name: &SliceName) {
+        self.changes.slice_events += 1;
+        self.detach_slice(name);
+    }
+
+    /// Also forgets trigger times: they would measure the wrong thing once a slice of the Service is gone.
+    fn detach_slice(&mut self, name: &SliceName) {
+        let Some(owner) = self.owners.remove(name) else { return };
+        if let Some(tracked) = self.services.get_mut(&owner) {
+            tracked.slices.remove(&name.name);
+            self.changes.triggers.remove(&owner);
+            self.rederive(&owner);
+        }
+    }
+
+    fn put_node(&mut self, node: Node) {
+        if *self.node != node {
+            self.node = Arc::new(node);
+            self.changes.node = Some(self.node.clone());
+        }
+    }
+
+    fn put_service_cidrs(&mut self, mut list: Vec<IpNet>) {
+        list.sort();
+        list.dedup();
+        if *self.service_cidrs != *list {
+            self.service_cidrs = list.into();
+            self.changes.service_cidrs = Some(self.service_cidrs.clone());
+        }
+    }
+
+    /// Works out the service ports of one Service again and records those that differ.
+    fn rederive(&mut self, name: &ServiceName) {
+        let Some(tracked) = self.services.get_mut(name) else { return };
+        let derived = match &tracked.service {
+            Some(service) => service_ports(service, &tracked.slices),
+            None => Vec::new(),
+        };
+        let old = std::mem::take(&mut tracked.ports);
+        for gone in old.iter().filter(|o| !derived.iter().any(|d| d.family == o.family && d.name == o.name)) {
+            self.changes.ports.insert(PortKey::from(&**gone), None);
+        }
+        for port in derived {
+            let same = old.iter().find(|o| ***o == port);
+            let port = same.cloned().unwrap_or_else(|| Arc::new(port));
+            if same.is_none() {
+                self.changes.ports.insert(PortKey::from(&*port), Some(port.clone()));
+            }
+            tracked.ports.push(port);
+        }
+        if tracked.service.is_none() && tracked.slices.is_empty() {
+            self.services.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
