@@ -1,0 +1,304 @@
+//! One blocking netlink socket: requests with an acknowledgement, questions with replies, dumps.
+//!
+//! In: a [`Message`]. Out: each reply passed to a closure, then success, or the kernel's refusal with its own explanation.
+//!
+//! Invariants
+//! - A reply counts only if the kernel sent it and its sequence number is that of the request; leftovers of an earlier,
+//!   abandoned exchange are skipped.
+//! - A dump is always read to its end, so that the next one is not refused as "busy"; the first error is reported.
+//! - Lost, cut or interrupted answers are errors ([`NetlinkError::is_transient`]), never a shorter answer. [`retry`] asks again.
+//! - No exchange waits longer than ten seconds for the kernel's next datagram.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_sys::SocketAddr;
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+
+use crate::attribute::Attributes;
+use crate::message::{Frame, Frames, Message, NLM_F_ACK, NLM_F_DUMP};
+use crate::{Malformed, NetlinkError};
+
+/// How often a dump is tried before an interruption is reported.
+pub const DUMP_TRIES: u32 = 5;
+
+const FIRST_BUFFER: usize = 64 << 10;
+const LARGEST_BUFFER: usize = 16 << 20;
+const MSG_TRUNC: i32 = 0x20;
+const PATIENCE_SECONDS: i64 = 10;
+
+const NLMSG_NOOP: u16 = 1;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLMSG_OVERRUN: u16 = 4;
+const NLM_F_DUMP_INTR: u16 = 0x10;
+const NLM_F_CAPPED: u16 = 0x100;
+const NLM_F_ACK_TLVS: u16 = 0x200;
+const NLMSGERR_ATTR_MSG: u16 = 1;
+
+/// Which part of the kernel a socket talks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Links, addresses, routes (`NETLINK_ROUTE`).
+    Route,
+    /// Conntrack, nf_tables, counters (`NETLINK_NETFILTER`).
+    Netfilter,
+    /// Generic netlink (`NETLINK_GENERIC`).
+    Generic,
+}
+
+impl Protocol {
+    fn number(self) -> isize {
+        match self {
+            Self::Route => 0,
+            Self::Netfilter => 12,
+            Self::Generic => 16,
+        }
+    }
+}
+
+/// A blocking socket in the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct Socket {
+    inner: netlink_sys::Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    /// Opens and binds a socket in the namespace of the calling thread.
+    pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
+        let mut inner =
+            netlink_sys::Socket::new(protocol.number()).map_err(NetlinkError::io("open a netlink socket"))?;
+        inner.bind_auto().map_err(NetlinkError::io("bind a netlink socket"))?;
+        let patience = TimeVal::new(PATIENCE_SECONDS, 0);
+        setsockopt(&inner, sockopt::ReceiveTimeout, &patience)
+            .map_err(NetlinkError::errno_of("limit the waiting time of a netlink socket"))?;
+        // Comforts that old kernels lack; everything works without them.
+        let _ = inner.set_cap_ack(true);
+        let _ = inner.set_ext_ack(true);
+        let _ = inner.set_netlink_get_strict_chk(true);
+        Ok(Self { inner, sequence: 0, buffer: Vec::with_capacity(FIRST_BUFFER) })
+    }
+
+    /// Sends a change and waits for its acknowledgement. `what` is a verb phrase for the error text.
+    pub fn request(&mut self, what: &'static str, message: Message) -> Result<(), NetlinkError> {
+        self.exchange(what, message, NLM_F_ACK, &mut |_| Ok(()))
+    }
+
+    /// Sends a question; `each` sees the replies, then the acknowledgement ends it.
+    pub fn query(
+        &mut self,
+        what: &'static str,
+        message: Message,
+        each: &mut dyn FnMut(&Frame<'_>) -> Result<(), NetlinkError>,
+    ) -> Result<(), NetlinkError> {
+        self.exchange(what, message, NLM_F_ACK, each)
+    }
+
+    /// Asks for all objects of a kind; `each` sees them one by one, also those of a dump that ends in an error.
+    pub fn dump(
+        &mut self,
+        what: &'static str,
+        message: Message,
+        each: &mut dyn FnMut(&Frame<'_>) -> Result<(), NetlinkError>,
+    ) -> Result<(), NetlinkError> {
+        self.exchange(what, message, NLM_F_DUMP, each)
+    }
+
+    /// Joins a multicast group.
+    pub(crate) fn join(&self, group: u32) -> Result<(), NetlinkError> {
+        self.inner.add_membership(group).map_err(NetlinkError::io("join a netlink multicast group"))
+    }
+
+    /// Asks for a receive buffer of this size, above the system's limit if we may.
+    pub(crate) fn enlarge(&self, bytes: usize) {
+        // A smaller buffer only means that an overrun comes sooner, and an overrun is reported.
+        if setsockopt(&self.inner, sockopt::RcvBufForce, &bytes).is_err() {
+            let _ = setsockopt(&self.inner, sockopt::RcvBuf, &bytes);
+        }
+    }
+
+    /// Never wait in [`Self::receive`].
+    pub(crate) fn set_non_blocking(&self) -> Result<(), NetlinkError> {
+        self.inner.set_non_blocking(true).map_err(NetlinkError::io("make a netlink socket non-blocking"))
+    }
+
+    /// The next datagram from the kernel.
+    pub(crate) fn receive(&mut self) -> Result<&[u8], NetlinkError> {
+        loop {
+            self.buffer.clear();
+            let (length, sender) = match self.inner.recv_from(&mut self.buffer, MSG_TRUNC) {
+                Ok(received) => received,
+                Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                    Some(Errno::EINTR) => continue,
+                    Some(Errno::ENOBUFS) => return Err(NetlinkError::Overrun),
+                    _ => return Err(NetlinkError::io("receive from a netlink socket")(error)),
+                },
+            };
+            if sender.port_number() != 0 {
+                continue; // Another process wrote to our port: not the kernel's word.
+            }
+            if length > self.buffer.len() {
+                self.grow(length);
+                return Err(NetlinkError::Truncated { bytes: length });
+            }
+            return Ok(&self.buffer);
+        }
+    }
+
+    fn grow(&mut self, wanted: usize) {
+        let target = wanted.next_power_of_two().min(LARGEST_BUFFER);
+        self.buffer = Vec::with_capacity(target.max(FIRST_BUFFER));
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
+        let kernel = SocketAddr::new(0, 0);
+        loop {
+            match self.inner.send_to(bytes, &kernel, 0) {
+                Ok(_) => return Ok(()), // A datagram is sent whole or not at all.
+                Err(error) if error.raw_os_error() == Some(Errno::EINTR as i32) => {}
+                Err(error) => return Err(NetlinkError::io("send to a netlink socket")(error)),
+            }
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        what: &'static str,
+        message: Message,
+        flags: u16,
+        each: &mut dyn FnMut(&Frame<'_>) -> Result<(), NetlinkError>,
+    ) -> Result<(), NetlinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.sequence;
+        self.send(&message.finish(sequence, flags)?)?;
+        let mut first_error = None;
+        loop {
+            let datagram = match self.receive() {
+                Ok(datagram) => datagram,
+                // The rest of a dump still comes and must be taken off the socket.
+                Err(error @ NetlinkError::Truncated { .. }) if flags == NLM_F_DUMP => {
+                    first_error.get_or_insert(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            match read_datagram(datagram, what, sequence, each, &mut first_error) {
+                Step::More => {}
+                Step::End => return first_error.map_or(Ok(()), Err),
+                Step::Lost(error) => return Err(first_error.unwrap_or(error)),
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// Asks again after a transient error, at most [`DUMP_TRIES`] times in all.
+pub fn retry<T>(mut ask: impl FnMut() -> Result<T, NetlinkError>) -> Result<T, NetlinkError> {
+    let mut tries = 1;
+    loop {
+        match ask() {
+            Err(error) if error.is_transient() && tries < DUMP_TRIES => tries += 1,
+            result => return result,
+        }
+    }
+}
+
+/// What one datagram means for the exchange.
+enum Step {
+    /// More datagrams follow.
+    More,
+    /// The exchange is over.
+    End,
+    /// The end cannot be recognised any more.
+    Lost(NetlinkError),
+}
+
+fn read_datagram(
+    datagram: &[u8],
+    what: &'static str,
+    sequence: u32,
+    each: &mut dyn FnMut(&Frame<'_>) -> Result<(), NetlinkError>,
+    first_error: &mut Option<NetlinkError>,
+) -> Step {
+    for frame in Frames::new(datagram) {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(malformed) => return Step::Lost(malformed.into()),
+        };
+        if frame.sequence != sequence {
+            continue;
+        }
+        if frame.flags & NLM_F_DUMP_INTR != 0 && first_error.is_none() {
+            *first_error = Some(NetlinkError::Interrupted { request: what });
+        }
+        let ended = match frame.kind {
+            NLMSG_NOOP => continue,
+            NLMSG_ERROR => Some(read_error(&frame, what)),
+            NLMSG_DONE => Some(read_done(&frame, what)),
+            NLMSG_OVERRUN => return Step::Lost(NetlinkError::Overrun),
+            _ => None,
+        };
+        let result = match ended {
+            Some(ref end) if end.is_ok() => return Step::End,
+            Some(end) => end,
+            None if first_error.is_none() => each(&frame),
+            None => Ok(()),
+        };
+        if let Err(error) = result {
+            let over = matches!(frame.kind, NLMSG_ERROR | NLMSG_DONE);
+            first_error.get_or_insert(error);
+            if over {
+                return Step::End;
+            }
+        }
+    }
+    Step::More
+}
+
+/// The answer in an error message; zero is success.
+fn read_error(frame: &Frame<'_>, what: &'static str) -> Result<(), NetlinkError> {
+    const ORIGINAL_HEADER: usize = 16;
+    let (code, rest) = frame.body.split_first_chunk::<4>().ok_or(Malformed::Message)?;
+    let (original, after) = rest.split_first_chunk::<ORIGINAL_HEADER>().ok_or(Malformed::Message)?;
+    let [l0, l1, l2, l3, ..] = *original;
+    let payload =
+        usize::try_from(u32::from_ne_bytes([l0, l1, l2, l3])).unwrap_or(0).saturating_sub(ORIGINAL_HEADER);
+    let skip = if frame.flags & NLM_F_CAPPED == 0 { payload.next_multiple_of(4) } else { 0 };
+    verdict(i32::from_ne_bytes(*code), frame.flags, after.get(skip..).unwrap_or_default(), what)
+}
+
+/// The end of a dump carries an error number too.
+fn read_done(frame: &Frame<'_>, what: &'static str) -> Result<(), NetlinkError> {
+    // Some subsystems send an empty end.
+    let Some((code, rest)) = frame.body.split_first_chunk::<4>() else { return Ok(()) };
+    verdict(i32::from_ne_bytes(*code), frame.flags, rest, what)
+}
+
+fn verdict(code: i32, flags: u16, explanation: &[u8], what: &'static str) -> Result<(), NetlinkError> {
+    if code >= 0 {
+        return Ok(());
+    }
+    let extack = if flags & NLM_F_ACK_TLVS == 0 { None } else { explained(explanation) };
+    match Errno::from_raw(code.saturating_neg()) {
+        Errno::EINTR => Err(NetlinkError::Interrupted { request: what }),
+        errno => Err(NetlinkError::Refused { request: what, extack, errno }),
+    }
+}
+
+fn explained(bytes: &[u8]) -> Option<String> {
+    Attributes::new(bytes)
+        .flatten()
+        .find(|attribute| attribute.kind == NLMSGERR_ATTR_MSG)
+        .map(|text| text.text())
+}
+
+#[cfg(test)]
+mod tests;
