@@ -1,0 +1,17 @@
+//! Writes what the planner decided into the kernel, and reads it back.
+//!
+//! In: text and small structs that a planner made. Out: a changed kernel, or an error that says which object, why
+//! and what to do next ([`NextStep`]).
+//!
+//! Invariants
+//! - Nothing here knows a Service: names of chains, jumps and tables arrive as values.
+//! - Nothing here logs; the caller handles the error and logs it once.
+//! - Nothing that was not named by the caller is flushed or deleted.
+
+pub mod iptables;
+pub mod sysctl;
+
+mod next_step;
+mod printable;
+
+pub use next_step::NextStep;

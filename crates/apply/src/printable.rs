@@ -1,0 +1,57 @@
+//! Text of other programs, made safe for a log line.
+
+/// Longest text of another program that an error carries.
+pub(crate) const MAX_TEXT: usize = 2048;
+
+/// The beginning of `bytes`, at most [`MAX_TEXT`] bytes, with line breaks as ` | ` and control characters escaped.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    bounded(bytes, MAX_TEXT)
+}
+
+/// As [`printable`], with a limit of `limit` bytes.
+pub(crate) fn bounded(bytes: &[u8], limit: usize) -> String {
+    // An escape is at most ten times longer than its character, so this prefix always fills the limit.
+    let prefix = bytes.get(..limit).unwrap_or(bytes);
+    let text = String::from_utf8_lossy(prefix);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut out = String::new();
+    for character in lines.join(" | ").chars() {
+        let escaped = if must_escape(character) {
+            character.escape_unicode().to_string()
+        } else {
+            character.to_string()
+        };
+        if out.len() + escaped.len() > limit {
+            break;
+        }
+        out.push_str(&escaped);
+    }
+    out
+}
+
+/// Control characters could forge log lines; the bidirectional marks could reorder what a reader sees.
+fn must_escape(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_are_joined_and_control_characters_escaped() {
+        assert_eq!(printable(b"a\n\n  b\x1b[31m\n"), "a | b\\u{1b}[31m");
+        assert_eq!(printable(b""), "");
+    }
+
+    proptest! {
+        #[test]
+        fn never_longer_than_the_limit_and_never_a_control_character(bytes: Vec<u8>, limit in 0_usize..200) {
+            let text = bounded(&bytes, limit);
+            prop_assert!(text.len() <= limit);
+            prop_assert!(!text.chars().any(char::is_control));
+        }
+    }
+}
