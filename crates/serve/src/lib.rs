@@ -1,0 +1,21 @@
+//! What Switchyard tells the outside over HTTP: proxy health, per-service health checks and metrics.
+//!
+//! In: facts that the loop reports (a change was queued, a sync succeeded, a service has n local endpoints).
+//! Out: kube-proxy's health, metrics and health-check node ports, byte for byte where clients depend on bytes.
+//!
+//! Invariants
+//! - This crate knows HTTP, JSON and Prometheus text, and nothing of kernels, plans or Kubernetes objects.
+//! - Time enters the state as an argument ([`Moment`]); only the HTTP handlers read the clock.
+//! - A client can neither hold a server nor grow it: heads, waiting time and connections are bounded, bodies are
+//!   never read.
+
+pub mod health;
+pub mod metrics;
+mod moment;
+pub mod server;
+pub mod service_health;
+
+pub use moment::Moment;
+
+#[cfg(test)]
+mod test_client;
