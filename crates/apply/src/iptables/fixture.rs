@@ -1,6 +1,7 @@
 //! Test surroundings: a network namespace per test, and fake programs.
 
 use std::fs;
+use std::io::{Write, stderr};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +18,8 @@ pub(super) fn in_namespace(test: impl FnOnce() + Send + 'static) {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
             let required = std::env::var("LAB").is_ok_and(|value| value == "require");
             assert!(!required, "LAB=require, but a network namespace cannot be made: {error}");
-            eprintln!("SKIPPED: a network namespace cannot be made: {error}; run as root");
+            // Not `eprintln!`: the harness hides what a passing test prints with it.
+            writeln!(stderr(), "SKIPPED: a network namespace cannot be made: {error}; run as root").unwrap();
             return;
         }
         test();

@@ -222,7 +222,7 @@ impl Iptables {
         chain: &str,
         args: &[String],
     ) -> Result<(String, Finished), IptablesError> {
-        if !is_chain_name(chain) || args.iter().any(|arg| arg.contains('\0')) {
+        if !is_chain_name(chain) {
             return Err(IptablesError::BadName { name: bounded(chain.as_bytes(), 200) });
         }
         let wait = self.limits.lock_wait.to_string();

@@ -13,7 +13,7 @@ use switchyard_model::Family;
 
 use super::IptablesError;
 use super::binaries::{ask_version, base_name, find, missing};
-use super::exec::{Invocation, Output};
+use super::exec::{Invocation, NotFinished, Output};
 
 /// The two programs that share the name iptables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,23 +81,21 @@ fn detect(dirs: &[PathBuf]) -> Result<Variant, IptablesError> {
 
 /// Failures to look count as "nothing seen": the probe that follows reports them properly.
 fn compare(dirs: &[PathBuf]) -> Variant {
-    let hinted = |text: &Looked| text.0.lines().any(|line| HINTS.iter().any(|hint| names_chain(line, hint)));
-    if Family::ALL.iter().any(|family| hinted(&look(dirs, *family, Variant::Nft, &["-t", "mangle"]))) {
+    let nft_mangle = Family::ALL.map(|family| look(dirs, family, Variant::Nft, &["-t", "mangle"]));
+    if nft_mangle.iter().any(Looked::has_hint) {
         return Variant::Nft;
     }
     // Not `-t mangle` here: asking legacy for a table makes the kernel create it.
     let legacy = Family::ALL.map(|family| look(dirs, family, Variant::Legacy, &[]));
-    if legacy.iter().any(hinted) {
+    if legacy.iter().any(Looked::has_hint) {
         return Variant::Legacy;
     }
-    let legacy_rules: usize = legacy.iter().map(Looked::rules).sum();
+    let rules = |looked: [Looked; 2]| looked.iter().map(Looked::rules).fold(0, usize::saturating_add);
+    let legacy_rules = rules(legacy);
     if legacy_rules == 0 {
         return Variant::Nft;
     }
-    let nft_rules: usize = Family::ALL
-        .iter()
-        .map(|family| look(dirs, *family, Variant::Nft, &[]).rules())
-        .fold(0, usize::saturating_add);
+    let nft_rules = rules(Family::ALL.map(|family| look(dirs, family, Variant::Nft, &[])));
     if legacy_rules > nft_rules { Variant::Legacy } else { Variant::Nft }
 }
 
@@ -105,18 +103,31 @@ fn names_chain(line: &str, hint: &str) -> bool {
     line.strip_prefix(hint).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// What a save printed; empty if it failed.
-struct Looked(String);
+/// What a save printed.
+enum Looked {
+    /// All of it; empty if the save failed.
+    Text(String),
+    /// More than we care to read, or wait for.
+    Huge,
+}
 
 impl Looked {
+    fn has_hint(&self) -> bool {
+        let is_hint = |line: &str| HINTS.iter().any(|hint| names_chain(line, hint));
+        matches!(self, Self::Text(text) if text.lines().any(is_hint))
+    }
+
     fn rules(&self) -> usize {
-        self.0.lines().filter(|line| line.starts_with('-')).count()
+        match self {
+            Self::Text(text) => text.lines().filter(|line| line.starts_with('-')).count(),
+            Self::Huge => usize::MAX,
+        }
     }
 }
 
 fn look(dirs: &[PathBuf], family: Family, variant: Variant, args: &[&str]) -> Looked {
     let name = format!("{}-{}-save", base_name(family), variant.as_str());
-    let Some(program) = find(dirs, &name) else { return Looked(String::new()) };
+    let Some(program) = find(dirs, &name) else { return Looked::Text(String::new()) };
     let invocation = Invocation {
         program: &program,
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
@@ -125,6 +136,9 @@ fn look(dirs: &[PathBuf], family: Family, variant: Variant, args: &[&str]) -> Lo
         timeout: LOOK_TIMEOUT,
         env: None,
     };
-    let stdout = invocation.run().map(|finished| finished.stdout).unwrap_or_default();
-    Looked(String::from_utf8_lossy(&stdout).into_owned())
+    match invocation.run() {
+        Ok(finished) => Looked::Text(String::from_utf8_lossy(&finished.stdout).into_owned()),
+        Err(NotFinished::TooMuchOutput { .. } | NotFinished::Timeout { .. }) => Looked::Huge,
+        Err(NotFinished::Exec { .. }) => Looked::Text(String::new()),
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::iptables::fixture::{everywhere, saved};
+use switchyard_model::Family;
+
+use crate::iptables::fixture::{Fakes, VARIANTS, everywhere, in_namespace, saved};
 use crate::iptables::*;
 
 fn jump(table: Table, chain: &str, target: &str) -> Jump {
@@ -93,5 +95,49 @@ fn an_empty_prefix_matches_nothing() {
         let outcome = cleanup(iptables, &plan);
         assert_eq!((outcome.chains, outcome.errors.len()), (0, 0));
         assert_eq!(all(iptables), before);
+    });
+}
+
+/// More chains than one batch holds, with jumps from the last batch into the first.
+#[test]
+fn many_chains_go_in_batches() {
+    for variant in VARIANTS {
+        in_namespace(move || {
+            let iptables = Iptables::probe(Family::V4, variant).unwrap();
+            let before = saved(&iptables, Table::Nat);
+            let chains: String = (0..1100).map(|n| format!(":KUBE-SVC-{n:04} - [0:0]\n")).collect();
+            let jumps: String = (1..1100).map(|n| format!("-A KUBE-SVC-{n:04} -j KUBE-SVC-0000\n")).collect();
+            iptables.restore(&format!("*nat\n{chains}{jumps}COMMIT\n"), RestoreOptions::default()).unwrap();
+            let outcome = cleanup(&iptables, &plan());
+            assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+            assert_eq!(outcome.chains, 1100);
+            assert_eq!(saved(&iptables, Table::Nat), before);
+        });
+    }
+}
+
+#[test]
+fn failures_are_collected_and_the_rest_goes_on() {
+    in_namespace(|| {
+        let script = "case \"$*\" in *-D*OUTPUT*|*-D*INPUT*) echo broken >&2; exit 9;; esac\nexec /usr/sbin/iptables-nft \"$@\"";
+        let fakes = Fakes::new().script("iptables-nft", script);
+        let iptables = Iptables::probe_in(&fakes.dirs(), Family::V4, Variant::Nft).unwrap();
+        install(&iptables);
+        let rule = format!("add rule ip mangle {} meta mark set numgen random mod 3", canary::CHAIN);
+        assert!(std::process::Command::new("nft").arg(rule).status().unwrap().success());
+        let outcome = cleanup(&iptables, &plan());
+        let objects: Vec<_> = outcome.errors.iter().map(|error| error.object.as_str()).collect();
+        // The mangle table is unreadable now, but the plan does not care about it.
+        let expected = [
+            "the jump nat OUTPUT -> KUBE-SERVICES",
+            "the jump filter INPUT -> KUBE-NODEPORTS",
+            "the chain KUBE-NODEPORTS of filter",
+        ];
+        assert_eq!(objects, expected);
+        assert_eq!((outcome.jumps, outcome.chains), (1, 5));
+        let strict = CleanupPlan { ignore_errors_in: vec![], jumps: vec![], ..plan() };
+        let objects: Vec<_> =
+            cleanup(&iptables, &strict).errors.into_iter().map(|error| error.object).collect();
+        assert_eq!(objects, ["the chain KUBE-NODEPORTS of filter", "the table mangle"]);
     });
 }

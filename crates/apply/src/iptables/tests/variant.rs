@@ -43,6 +43,17 @@ fn without_a_hint_the_larger_rule_set_decides() {
 }
 
 #[test]
+fn a_rule_set_too_large_to_read_counts_as_the_larger_one() {
+    in_namespace(|| {
+        write(Family::V4, Variant::Legacy, "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n");
+        let huge = "[ \"$1\" = -t ] || exec yes -- -A";
+        let fakes = Fakes::new().script("iptables-nft-save", huge);
+        assert_eq!(VariantChoice::Auto.resolve().unwrap(), Variant::Legacy);
+        assert_eq!(VariantChoice::Auto.resolve_in(&fakes.dirs()).unwrap(), Variant::Nft);
+    });
+}
+
+#[test]
 fn a_choice_is_not_questioned() {
     assert_eq!(VariantChoice::Nft.resolve_in(&[]).unwrap(), Variant::Nft);
     assert_eq!(VariantChoice::Legacy.resolve_in(&[]).unwrap(), Variant::Legacy);
