@@ -29,7 +29,8 @@ pub(crate) fn service_ports(service: &Service, slices: &Slices) -> Vec<ServicePo
     }
     let mut ports: Vec<ServicePort> = Vec::new();
     for family in Family::ALL {
-        let Some(cluster_ip) = service.cluster_ips.iter().copied().find(|ip| Family::of(*ip) == family) else {
+        let Some(cluster_ip) = service.cluster_ips.iter().copied().find(|ip| Family::of(*ip) == family)
+        else {
             continue;
         };
         for port in &service.ports {
@@ -94,7 +95,8 @@ fn of_family(addresses: &[IpAddr], family: Family) -> Vec<IpAddr> {
 
 /// Ranges of one family; a range of everything, or no range of this family, means that everybody is allowed.
 fn source_ranges(ranges: &[IpNet], family: Family) -> Vec<IpNet> {
-    let kept: Vec<IpNet> = ranges.iter().copied().filter(|r| Family::of(r.addr()) == family).collect();
+    let kept: Vec<IpNet> =
+        ranges.iter().map(IpNet::trunc).filter(|r| Family::of(r.addr()) == family).collect();
     if kept.iter().any(|r| r.prefix_len() == 0) { Vec::new() } else { kept }
 }
 

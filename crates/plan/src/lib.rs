@@ -1,1 +1,17 @@
-//! Placeholder until the first slice of this crate lands.
+//! Decides. Which endpoints a frontend may use ([`choice`]), what happens to a packet ([`route`]), which rules make
+//! it so ([`iptables`]), which kernel flows are stale ([`stale`]), and where a given packet goes ([`trace`]).
+//!
+//! Invariants
+//! - Pure: no IO, async, clock, environment or logging. Everything a decision needs is an argument.
+//! - Equal inputs give byte-equal plans: whatever is printed or compared is ordered by construction.
+//! - Nothing here fails. A service port that cannot be served is left out by its owner, see [`book`].
+
+pub mod book;
+pub mod choice;
+pub mod claims;
+pub mod health;
+pub mod iptables;
+pub mod route;
+pub mod settings;
+pub mod stale;
+pub mod trace;

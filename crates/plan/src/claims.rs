@@ -1,0 +1,117 @@
+//! Who owns a frontend that two service ports ask for.
+//!
+//! The API server keeps cluster IPs and node ports unique, but external IPs and load-balancer IPs are anybody's, and
+//! files may contain anything. kube-proxy lets the order of a hash map decide, so the owner can change with every
+//! sync. Here the older Service wins, then the smaller name: whoever has the traffic keeps it, on every node.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use switchyard_model::{PortKey, ServicePort};
+
+use crate::route::{Frontend, frontends};
+
+/// One wish for a frontend. Orders by who wins.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    created: i64,
+    key: PortKey,
+}
+
+/// A frontend that more than one service port asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// What they ask for.
+    pub frontend: Frontend,
+    /// Who has it.
+    pub winner: PortKey,
+    /// Who does not.
+    pub losers: Vec<PortKey>,
+}
+
+/// All claims.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    /// The winner of each frontend.
+    winners: HashMap<Frontend, Claim>,
+    /// The others, only where there are any.
+    losers: BTreeMap<Frontend, BTreeSet<Claim>>,
+}
+
+impl Claims {
+    /// True if another service port owns the frontend.
+    pub fn is_lost(&self, key: &PortKey, frontend: &Frontend) -> bool {
+        self.winners.get(frontend).is_some_and(|winner| winner.key != *key)
+    }
+
+    /// Who owns the frontend.
+    pub fn winner(&self, frontend: &Frontend) -> Option<&PortKey> {
+        self.winners.get(frontend).map(|claim| &claim.key)
+    }
+
+    /// All frontends with more than one claimant, in order.
+    pub fn conflicts(&self) -> Vec<Conflict> {
+        let conflict = |(frontend, losers): (&Frontend, &BTreeSet<Claim>)| {
+            self.winners.get(frontend).map(|winner| Conflict {
+                frontend: *frontend,
+                winner: winner.key.clone(),
+                losers: losers.iter().map(|c| c.key.clone()).collect(),
+            })
+        };
+        self.losers.iter().filter_map(conflict).collect()
+    }
+
+    /// Other service ports that ask for a frontend of this one: their rules may change when this one does.
+    pub fn rivals(&self, port: &ServicePort) -> BTreeSet<PortKey> {
+        let mut rivals = BTreeSet::new();
+        let own = PortKey::from(port);
+        for (_, frontend) in frontends(port) {
+            rivals.extend(self.winners.get(&frontend).map(|c| c.key.clone()));
+            rivals.extend(self.losers.get(&frontend).into_iter().flatten().map(|c| c.key.clone()));
+        }
+        rivals.remove(&own);
+        rivals
+    }
+
+    /// Adds the claims of a service port.
+    pub fn add(&mut self, port: &ServicePort) {
+        let claim = Claim { created: port.created, key: PortKey::from(port) };
+        for (_, frontend) in frontends(port) {
+            match self.winners.get_mut(&frontend) {
+                None => {
+                    self.winners.insert(frontend, claim.clone());
+                }
+                // One service port may name an address twice, as external and as load-balancer IP.
+                Some(winner) if winner.key == claim.key => {}
+                Some(winner) if claim < *winner => {
+                    let loser = std::mem::replace(winner, claim.clone());
+                    self.losers.entry(frontend).or_default().insert(loser);
+                }
+                Some(_) => {
+                    self.losers.entry(frontend).or_default().insert(claim.clone());
+                }
+            }
+        }
+    }
+
+    /// Takes the claims of a service port away; the next in line wins.
+    pub fn remove(&mut self, port: &ServicePort) {
+        let key = PortKey::from(port);
+        for (_, frontend) in frontends(port) {
+            if let Some(losers) = self.losers.get_mut(&frontend) {
+                losers.retain(|c| c.key != key);
+            }
+            if self.winners.get(&frontend).is_some_and(|c| c.key == key) {
+                self.winners.remove(&frontend);
+                if let Some(next) = self.losers.get_mut(&frontend).and_then(BTreeSet::pop_first) {
+                    self.winners.insert(frontend, next);
+                }
+            }
+            if self.losers.get(&frontend).is_some_and(BTreeSet::is_empty) {
+                self.losers.remove(&frontend);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
