@@ -1,0 +1,1 @@
+//! Objects from the API server.

@@ -1,0 +1,186 @@
+//! The objects of one file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::Value;
+use switchyard_model::{Complaint, EndpointSlice, Node, ObjectName, Service};
+
+use super::document::{self, Documents};
+use crate::convert::{self, Converted, FamilyWish, Findings, Interner, clip};
+use crate::wire::{self, Lax, Meta, Object};
+
+/// Lists within lists are followed this far.
+const MAX_LIST_DEPTH: usize = 4;
+/// What an object without a namespace gets, as from `kubectl`.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// One object, converted.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// A Service, and which cluster IPs it still needs.
+    Service(Service, Option<FamilyWish>),
+    /// EndpointSlices: one, or those made of one Endpoints object.
+    Slices(Vec<EndpointSlice>),
+    /// A Node; not necessarily the own one.
+    Node(Node),
+    /// The ranges of a ServiceCIDR.
+    Cidrs(Vec<IpNet>),
+}
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// The objects that can be used, in order.
+    pub(super) entries: Vec<Entry>,
+    /// Complaints about objects.
+    pub(super) complaints: Vec<(ObjectName, Vec<Complaint>)>,
+    /// Complaints about the file.
+    pub(super) file_complaints: Vec<Complaint>,
+    /// Every document could be read.
+    pub(super) is_whole: bool,
+}
+
+/// The name under which complaints about a file go.
+pub(super) fn file_name(path: &Path) -> ObjectName {
+    ObjectName::new("file", "", &path.to_string_lossy())
+}
+
+/// Reads the text of a file.
+pub(super) fn read(path: &Path, text: &str, interner: &mut Interner) -> Content {
+    let Documents { values, broken } = document::read(text);
+    let mut reader = Reader { interner, content: Content::default(), ignored: BTreeMap::new() };
+    for (line, value) in values {
+        reader.value(value, None, line, 0);
+    }
+    let Reader { mut content, ignored, .. } = reader;
+    content.is_whole = broken.is_empty();
+    let mut findings = Findings::about(file_name(path));
+    broken.into_iter().for_each(|problem| findings.say(problem));
+    for (kind, (line, count)) in ignored {
+        let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+        findings.say(format!("{kind} at line {line}{times} is of no use to a proxy; it is ignored"));
+    }
+    content.file_complaints = findings.with(None::<()>).complaints;
+    content
+}
+
+struct Reader<'a> {
+    interner: &'a mut Interner,
+    content: Content,
+    /// Kinds that were ignored: first line, count.
+    ignored: BTreeMap<String, (usize, usize)>,
+}
+
+impl Reader<'_> {
+    /// Takes one object, or all objects of a list. Items of a typed list need not name their kind.
+    fn value(&mut self, mut value: Value, kind_of_list: Option<&str>, line: usize, depth: usize) {
+        let text = |key| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut kind = text("kind");
+        let api_version = text("apiVersion");
+        if kind.is_empty() {
+            kind.push_str(kind_of_list.unwrap_or_default());
+        }
+        let item_kind = kind.strip_suffix("List");
+        if let (Some(item_kind), Some(Value::Array(items))) = (item_kind, value.get_mut("items"))
+            && depth < MAX_LIST_DEPTH
+        {
+            let items = std::mem::take(items);
+            for item in items {
+                self.value(item, Some(item_kind).filter(|kind| !kind.is_empty()), line, depth + 1);
+            }
+            return;
+        }
+        match (kind.as_str(), api_version.as_str()) {
+            ("Service", "v1" | "") => self.service(value),
+            ("EndpointSlice", "discovery.k8s.io/v1" | "") => self.slice(value),
+            ("Endpoints", "v1" | "") => self.endpoints(value),
+            ("Node", "v1" | "") => self.node(value),
+            ("ServiceCIDR", "networking.k8s.io/v1" | "networking.k8s.io/v1beta1" | "") => self.cidr(value),
+            _ => self.ignore(&kind, &api_version, line),
+        }
+    }
+
+    fn ignore(&mut self, kind: &str, api_version: &str, line: usize) {
+        let kind = match (kind, api_version) {
+            ("", _) => "a document without a kind".to_owned(),
+            (kind, "") => format!("kind {}", clip(kind)),
+            (kind, version) => format!("kind {} of {}", clip(kind), clip(version)),
+        };
+        self.ignored.entry(kind).or_insert((line, 0)).1 += 1;
+    }
+
+    /// Keeps what a conversion gave.
+    fn keep<T>(&mut self, object: ObjectName, converted: Converted<T>, entry: impl FnOnce(T) -> Entry) {
+        self.content.entries.extend(converted.value.map(entry));
+        if !converted.complaints.is_empty() {
+            self.content.complaints.push((object, converted.complaints));
+        }
+    }
+
+    fn service(&mut self, value: Value) {
+        let mut wire: wire::Service = decode(value);
+        default_namespace(&mut wire.metadata);
+        let wish = convert::cluster_ip_wish(&wire);
+        let converted = convert::service(&wire, self.interner);
+        self.keep(name_of(&wire), converted, |service| Entry::Service(service, wish));
+    }
+
+    fn slice(&mut self, value: Value) {
+        let mut wire: wire::EndpointSlice = decode(value);
+        default_namespace(&mut wire.metadata);
+        // The API server would have filled in the names.
+        if let Lax::Is(ports) = &mut wire.ports {
+            for port in ports {
+                if let Lax::Is(port) = port
+                    && port.name == Lax::Absent
+                {
+                    port.name = Lax::Is(String::new());
+                }
+            }
+        }
+        let converted = convert::slice(&wire, self.interner);
+        self.keep(name_of(&wire), converted, |slice| Entry::Slices(vec![slice]));
+    }
+
+    fn endpoints(&mut self, value: Value) {
+        let mut wire: wire::Endpoints = decode(value);
+        default_namespace(&mut wire.metadata);
+        let converted = convert::endpoints(&wire, self.interner);
+        self.keep(name_of(&wire), converted, Entry::Slices);
+    }
+
+    fn node(&mut self, value: Value) {
+        let wire: wire::Node = decode(value);
+        let converted = convert::node(&wire, self.interner);
+        self.keep(name_of(&wire), converted, Entry::Node);
+    }
+
+    fn cidr(&mut self, value: Value) {
+        let wire: wire::ServiceCidr = decode(value);
+        let converted = convert::service_cidr(&wire);
+        self.keep(name_of(&wire), converted, Entry::Cidrs);
+    }
+}
+
+fn name_of<O: Object>(wire: &O) -> ObjectName {
+    convert::object_name::<O>(wire.metadata())
+}
+
+/// Decoding a value that is already parsed cannot fail; if it did, the object would lack everything.
+fn decode<O: Object + Default>(value: Value) -> O {
+    match Lax::deserialize(value) {
+        Ok(Lax::Is(object)) => object,
+        Ok(Lax::Absent | Lax::Wrong(_)) | Err(_) => O::default(),
+    }
+}
+
+fn default_namespace(meta: &mut Lax<Meta>) {
+    if let Lax::Is(meta) = meta
+        && meta.namespace == Lax::Absent
+    {
+        meta.namespace = Lax::Is(DEFAULT_NAMESPACE.to_owned());
+    }
+}

@@ -1,0 +1,17 @@
+//! Kubernetes objects as they come over the wire, cut down to the fields that a proxy acts on.
+//!
+//! In: JSON or YAML through serde. Out: structs of [`Lax`] fields.
+//!
+//! Invariants
+//! - Decoding a well-formed document cannot fail: a field of a wrong type is remembered as [`Lax::Wrong`], so that it
+//!   becomes a complaint about one object instead of the end of a whole list.
+//! - What is not named here (managedFields, other labels and annotations, …) is skipped while it is read.
+
+mod lax;
+mod object;
+
+pub(crate) use lax::{Lax, List, Shape};
+pub(crate) use object::{
+    Endpoint, EndpointSlice, Endpoints, Meta, Named, Node, NodeSpec, Object, Service, ServiceCidr,
+    ServicePort, ServiceSpec, SlicePort, SubsetAddress,
+};
