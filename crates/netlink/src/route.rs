@@ -50,6 +50,8 @@ pub struct Link {
     pub name: String,
     /// True if the administrator switched it on.
     pub is_up: bool,
+    /// True if it also has a carrier and the kernel has taken notice of that.
+    pub is_running: bool,
 }
 
 /// One address that this namespace answers to.
@@ -104,11 +106,13 @@ impl Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextHop {
     /// The destination is on the link itself.
-    Direct,
+    Direct(LinkIndex),
     /// Through a router that the link's own addresses can reach.
-    Via(IpAddr),
+    Via(LinkIndex, IpAddr),
     /// Through a router that is on the link, whatever the addresses say.
-    OnLink(IpAddr),
+    OnLink(LinkIndex, IpAddr),
+    /// Nowhere: dropped without an answer.
+    Blackhole,
 }
 
 /// One route.
@@ -118,10 +122,22 @@ pub struct Route {
     pub destination: IpAddr,
     /// The length of its prefix.
     pub prefix: u8,
-    /// The interface that packets leave through.
-    pub link: LinkIndex,
-    /// The router, if any.
+    /// Where packets go.
     pub next_hop: NextHop,
+}
+
+/// A pair of linked interfaces: one here, its peer in another namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct Veth<'a> {
+    /// The name of this end.
+    pub name: &'a str,
+    /// The number of this end; any free one if `None`. The kernel reports "carrier on" up to a second late, and drops packets until
+    /// then, if both ends happen to have the same number.
+    pub index: Option<LinkIndex>,
+    /// The name of the other end.
+    pub peer_name: &'a str,
+    /// The namespace of the other end.
+    pub peer: BorrowedFd<'a>,
 }
 
 /// Links, addresses and routes in the namespace of the thread that opened it.
@@ -195,17 +211,11 @@ impl Routes {
         })
     }
 
-    /// Makes a pair of linked interfaces: `name` here, `peer_name` in the namespace `peer`.
-    pub fn create_veth(
-        &mut self,
-        name: &str,
-        peer_name: &str,
-        peer: BorrowedFd<'_>,
-    ) -> Result<(), NetlinkError> {
-        check_name(name)?;
-        check_name(peer_name)?;
-        self.socket
-            .request("make a veth pair", veth_message(name, peer_name, peer.as_raw_fd().unsigned_abs()))
+    /// Makes a pair of linked interfaces.
+    pub fn create_veth(&mut self, veth: &Veth<'_>) -> Result<(), NetlinkError> {
+        check_name(veth.name)?;
+        check_name(veth.peer_name)?;
+        self.socket.request("make a veth pair", veth_message(veth))
     }
 
     /// Removes a link, and with it its peer.
@@ -230,13 +240,15 @@ impl Routes {
     }
 }
 
-fn veth_message(name: &str, peer_name: &str, peer_fd: u32) -> Message {
-    let header = bytes::link_header(LinkIndex(0), 0);
+fn veth_message(veth: &Veth<'_>) -> Message {
+    let header = bytes::link_header(veth.index.unwrap_or(LinkIndex(0)), 0);
     let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &header);
-    message.put_text(IFLA_IFNAME, name).nest(IFLA_LINKINFO, |info| {
+    message.put_text(IFLA_IFNAME, veth.name).nest(IFLA_LINKINFO, |info| {
         info.put_text(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_DATA, |data| {
             data.nest(VETH_INFO_PEER, |peer| {
-                peer.fixed(&header).put_text(IFLA_IFNAME, peer_name).put_u32(IFLA_NET_NS_FD, peer_fd);
+                peer.fixed(&bytes::link_header(LinkIndex(0), 0));
+                peer.put_text(IFLA_IFNAME, veth.peer_name);
+                peer.put_u32(IFLA_NET_NS_FD, veth.peer.as_raw_fd().unsigned_abs());
             });
         });
     });
@@ -258,35 +270,30 @@ fn route_message(route: &Route) -> Message {
     const RT_TABLE_MAIN: u8 = 254;
     const RTPROT_STATIC: u8 = 4;
     const RTN_UNICAST: u8 = 1;
+    const RTN_BLACKHOLE: u8 = 6;
     const RTNH_F_ONLINK: u32 = 4;
-    let (gateway, scope, flags) = match route.next_hop {
-        // IPv6 knows no link scope for routes.
-        NextHop::Direct if route.destination.is_ipv4() => (None, Scope::Link, 0),
-        NextHop::Direct => (None, Scope::Universe, 0),
-        NextHop::Via(router) => (Some(router), Scope::Universe, 0),
-        NextHop::OnLink(router) => (Some(router), Scope::Universe, RTNH_F_ONLINK),
+    let (link, gateway, kind, flags) = match route.next_hop {
+        NextHop::Direct(link) => (Some(link), None, RTN_UNICAST, 0),
+        NextHop::Via(link, router) => (Some(link), Some(router), RTN_UNICAST, 0),
+        NextHop::OnLink(link, router) => (Some(link), Some(router), RTN_UNICAST, RTNH_F_ONLINK),
+        NextHop::Blackhole => (None, None, RTN_BLACKHOLE, 0),
+    };
+    // IPv6 knows no link scope for routes.
+    let scope = match route.next_hop {
+        NextHop::Direct(_) if route.destination.is_ipv4() => Scope::Link,
+        _ => Scope::Universe,
     };
     let [f0, f1, f2, f3] = flags.to_ne_bytes();
     let family = family_of(route.destination);
-    let header = [
-        family,
-        route.prefix,
-        0,
-        0,
-        RT_TABLE_MAIN,
-        RTPROT_STATIC,
-        scope.number(),
-        RTN_UNICAST,
-        f0,
-        f1,
-        f2,
-        f3,
-    ];
+    let header =
+        [family, route.prefix, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, scope.number(), kind, f0, f1, f2, f3];
     let mut message = Message::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &header);
     if route.prefix > 0 {
         message.put_ip(RTA_DST, route.destination);
     }
-    message.put_u32(RTA_OIF, route.link.0);
+    if let Some(link) = link {
+        message.put_u32(RTA_OIF, link.0);
+    }
     if let Some(router) = gateway {
         message.put_ip(RTA_GATEWAY, router);
     }

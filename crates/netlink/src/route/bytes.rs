@@ -9,6 +9,8 @@ use super::{IFA_ADDRESS, IFA_LOCAL, IFLA_IFNAME, Link, LinkIndex, LocalAddress, 
 /// The flag of a link that is switched on.
 pub(super) const IFF_UP: u32 = 1;
 
+const IFF_RUNNING: u32 = 0x40;
+
 /// `struct ifinfomsg`: number of the link, and flags to switch on.
 pub(super) fn link_header(link: LinkIndex, flags: u32) -> [u8; 16] {
     let [i0, i1, i2, i3] = link.0.to_ne_bytes();
@@ -19,6 +21,7 @@ pub(super) fn link_header(link: LinkIndex, flags: u32) -> [u8; 16] {
 pub(super) fn read_link(frame: &Frame<'_>) -> Result<Link, Malformed> {
     let (header, attributes) = frame.split::<16>()?;
     let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = header;
+    let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
     let mut name = None;
     for attribute in attributes {
         let attribute = attribute?;
@@ -29,7 +32,8 @@ pub(super) fn read_link(frame: &Frame<'_>) -> Result<Link, Malformed> {
     Ok(Link {
         index: LinkIndex(u32::from_ne_bytes([i0, i1, i2, i3])),
         name: name.ok_or(Malformed::Absent { part: "link name" })?,
-        is_up: u32::from_ne_bytes([f0, f1, f2, f3]) & IFF_UP != 0,
+        is_up: flags & IFF_UP != 0,
+        is_running: flags & IFF_RUNNING != 0,
     })
 }
 

@@ -14,20 +14,25 @@ fn a_veth_pair_with_addresses_and_routes_as_the_ip_tool_sees_it() {
     let (addresses, routes4, routes6) = here
         .run(|| {
             let mut routes = Routes::open().unwrap();
-            routes.create_veth("left", "right", there.as_fd()).unwrap();
+            let index = Some(LinkIndex(77));
+            let veth = Veth { name: "left", index, peer_name: "right", peer: there.as_fd() };
+            routes.create_veth(&veth).unwrap();
+            assert_eq!(routes.link_index("left").unwrap(), LinkIndex(77));
             let link = routes.link_index("left").unwrap();
             routes.set_up(link).unwrap();
             routes.add_address(link, "192.168.1.1".parse().unwrap(), 24).unwrap();
             routes.add_address(link, "fd00:168:1::1".parse().unwrap(), 64).unwrap();
             for (destination, prefix, next_hop) in [
-                ("10.1.1.10", 32, NextHop::Direct),
-                ("10.9.0.0", 16, NextHop::Via("192.168.1.2".parse().unwrap())),
-                ("0.0.0.0", 0, NextHop::OnLink("172.16.0.1".parse().unwrap())),
-                ("fd00:10::a", 128, NextHop::Direct),
-                ("::", 0, NextHop::Via("fd00:168:1::2".parse().unwrap())),
+                ("10.1.1.10", 32, NextHop::Direct(link)),
+                ("10.9.0.0", 16, NextHop::Via(link, "192.168.1.2".parse().unwrap())),
+                ("0.0.0.0", 0, NextHop::OnLink(link, "172.16.0.1".parse().unwrap())),
+                ("fd00:10::a", 128, NextHop::Direct(link)),
+                ("10.7.0.0", 16, NextHop::Blackhole),
+                ("fd00:7::", 64, NextHop::Blackhole),
+                ("::", 0, NextHop::Via(link, "fd00:168:1::2".parse().unwrap())),
             ] {
                 let destination = destination.parse().unwrap();
-                routes.add_route(&Route { destination, prefix, link, next_hop }).unwrap();
+                routes.add_route(&Route { destination, prefix, next_hop }).unwrap();
             }
             let list = routes.addresses().unwrap();
             (list, exec("ip", &["-4", "route"]), exec("ip", &["-6", "route"]))
@@ -42,6 +47,8 @@ fn a_veth_pair_with_addresses_and_routes_as_the_ip_tool_sees_it() {
     assert!(routes4.contains("10.1.1.10 dev left proto static scope link"), "{routes4}");
     assert!(routes6.contains("default via fd00:168:1::2 dev left"), "{routes6}");
     assert!(routes6.contains("fd00:10::a dev left"), "{routes6}");
+    assert!(routes4.contains("blackhole 10.7.0.0/16"), "{routes4}");
+    assert!(routes6.contains("blackhole fd00:7::/64"), "{routes6}");
     let right = there.run(|| Routes::open().unwrap().link_index("right")).unwrap();
     assert!(right.is_ok());
 }
@@ -56,9 +63,11 @@ fn a_link_that_is_not_there_is_missing_and_a_removed_pair_is_gone() {
             routes.link_index("a-name-that-is-too-long"),
             Err(NetlinkError::Unencodable { .. })
         ));
-        routes.create_veth("a", "b", Namespace::current().unwrap().as_fd()).unwrap();
+        let current = Namespace::current().unwrap();
+        let veth = Veth { name: "a", index: None, peer_name: "b", peer: current.as_fd() };
+        routes.create_veth(&veth).unwrap();
         let a = routes.link_index("a").unwrap();
-        let exists = routes.create_veth("a", "c", Namespace::current().unwrap().as_fd()).unwrap_err();
+        let exists = routes.create_veth(&Veth { peer_name: "c", ..veth }).unwrap_err();
         assert_eq!(exists.errno(), Some(nix::errno::Errno::EEXIST));
         routes.delete_link(a).unwrap();
         assert!(matches!(routes.link_index("b"), Err(NetlinkError::Missing { .. })));
@@ -71,8 +80,7 @@ fn route_bytes() {
     let route = Route {
         destination: "10.1.1.0".parse().unwrap(),
         prefix: 24,
-        link: LinkIndex(5),
-        next_hop: NextHop::Via("192.168.1.2".parse().unwrap()),
+        next_hop: NextHop::Via(LinkIndex(5), "192.168.1.2".parse().unwrap()),
     };
     let bytes = route_message(&route).finish(1, 0).unwrap();
     #[rustfmt::skip]

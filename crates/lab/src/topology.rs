@@ -1,0 +1,254 @@
+//! Making the namespaces and the wires between them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use switchyard_netlink::netns::Namespace;
+use switchyard_netlink::route::{LinkIndex, NextHop, Route, Routes, Veth};
+use switchyard_netlink::{Family, NetlinkError};
+
+use crate::LabError;
+use crate::address::{self, Node};
+use crate::host::{Cable, Host};
+
+const SETTLE_TIME: Duration = Duration::from_secs(5);
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+/// For every namespace, before its links exist: new links copy `default`.
+const SYSCTLS: [(&str, &str); 14] = [
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+    // Tests count refusals; the kernel would hold some of them back.
+    ("ipv4/icmp_ratelimit", "0"),
+    ("ipv6/icmp/ratelimit", "0"),
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/all/accept_ra", "0"),
+    ("ipv6/conf/default/accept_ra", "0"),
+    ("ipv6/conf/all/accept_redirects", "0"),
+    ("ipv6/conf/default/accept_redirects", "0"),
+];
+
+/// For namespaces that pass packets on.
+const ROUTER_SYSCTLS: [(&str, &str); 2] = [("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
+
+/// Two nodes, a client, and the router between them. Pods are added one by one.
+#[derive(Debug)]
+pub struct Lab {
+    router: Host,
+    n1: Host,
+    n2: Host,
+    client: Host,
+}
+
+impl Lab {
+    /// Makes the network. Needs root.
+    pub fn new() -> Result<Self, LabError> {
+        let router =
+            make("router", address::router(Node::N1, Family::V4), address::router(Node::N1, Family::V6))?;
+        configure(&router, &ROUTER_SYSCTLS)?;
+        let [n1, n2] = Node::ALL.map(|node| -> Result<Host, LabError> {
+            let host = make(node.name(), address::node(node, Family::V4), address::node(node, Family::V6))?;
+            configure(&host, &ROUTER_SYSCTLS)?;
+            attach_edge(&router, &host, node.number(), |family| address::router(node, family))?;
+            route_node(&router, &host, node)?;
+            Ok(host)
+        });
+        let client = make("client", address::client(Family::V4), address::client(Family::V6))?;
+        attach_edge(&router, &client, 100, address::client_router)?;
+        let lab = Self { router, n1: n1?, n2: n2?, client };
+        [&lab.router, &lab.n1, &lab.n2, &lab.client].into_iter().try_for_each(settle)?;
+        Ok(lab)
+    }
+
+    /// Makes the network, or prints why it cannot. With `LAB=require` in the environment that is a panic: for CI.
+    #[expect(clippy::panic, clippy::print_stderr, reason = "tests must say loudly that they did not run")]
+    pub fn new_or_skip() -> Option<Self> {
+        let error = match Self::new() {
+            Ok(lab) => return Some(lab),
+            Err(error) => error,
+        };
+        let mut reason = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(deeper) = cause {
+            reason = format!("{reason}: {deeper}");
+            cause = deeper.source();
+        }
+        if std::env::var("LAB").as_deref() == Ok("require") {
+            panic!("LAB=require, but there is no lab: {reason}");
+        }
+        eprintln!("SKIPPED, no lab: {reason} (network namespaces need root)");
+        None
+    }
+
+    /// One of the nodes.
+    pub fn node(&self, node: Node) -> &Host {
+        match node {
+            Node::N1 => &self.n1,
+            Node::N2 => &self.n2,
+        }
+    }
+
+    /// The client outside of the cluster.
+    pub fn client(&self) -> &Host {
+        &self.client
+    }
+
+    /// The router between nodes and client.
+    pub fn router(&self) -> &Host {
+        &self.router
+    }
+
+    /// Adds pod number `index` (from 0) to a node. When the last copy of the handle is dropped, the pod is gone.
+    pub fn add_pod(&self, node: Node, index: u8) -> Result<Host, LabError> {
+        let missing = || LabError::PodIndex { index };
+        let v4 = address::pod(node, index, Family::V4).ok_or_else(missing)?;
+        let v6 = address::pod(node, index, Family::V6).ok_or_else(missing)?;
+        let name = format!("pod-{}-{index}", node.number());
+        let mut pod = make(&name, v4, v6)?;
+        attach_pod(self.node(node), &mut pod, node, &format!("pod{index}"))?;
+        settle(self.node(node))?;
+        settle(&pod)?;
+        Ok(pod)
+    }
+}
+
+fn make(name: &str, v4: IpAddr, v6: IpAddr) -> Result<Host, LabError> {
+    let namespace = Namespace::new().map_err(refused("make a network namespace", name))?;
+    let host = Host::new(name, Arc::new(namespace), v4, v6);
+    configure(&host, &SYSCTLS)?;
+    Ok(host)
+}
+
+fn configure(host: &Host, sysctls: &[(&str, &str)]) -> Result<(), LabError> {
+    host.run(|| {
+        for (key, value) in sysctls {
+            std::fs::write(format!("/proc/sys/net/{key}"), value).map_err(|source| LabError::Io {
+                action: format!("set sysctl net/{key}"),
+                host: host.name().to_owned(),
+                source,
+            })?;
+        }
+        Ok(())
+    })?
+}
+
+/// A wire between the router and a node or the client, with a default route at the far end.
+fn attach_edge(
+    router: &Host,
+    leaf: &Host,
+    number: u8,
+    gateway: impl Fn(Family) -> IpAddr + Sync,
+) -> Result<(), LabError> {
+    network(router, "attach a wire to the router", |routes| {
+        // Not the number that eth0 gets at the other end: see `Veth::index`.
+        let link = LinkIndex(1000 + u32::from(number));
+        let peer = leaf.namespace().as_fd();
+        routes.create_veth(&Veth { name: leaf.name(), index: Some(link), peer_name: "eth0", peer })?;
+        routes.set_up(link)?;
+        FAMILIES.iter().try_for_each(|f| routes.add_address(link, gateway(*f), address::prefix(24, 64, *f)))
+    })?;
+    network(leaf, "configure eth0", |routes| {
+        let link = routes.link_index("eth0")?;
+        routes.set_up(link)?;
+        FAMILIES.iter().try_for_each(|f| {
+            routes.add_address(link, leaf.ip(*f), address::prefix(24, 64, *f))?;
+            add_route(routes, address::anywhere(*f), NextHop::Via(link, gateway(*f)))
+        })
+    })
+}
+
+/// On the router: pods of this node, and for n1 the service addresses. On the node: pods that do not exist are dropped.
+fn route_node(router: &Host, host: &Host, node: Node) -> Result<(), LabError> {
+    network(router, "add routes to the router", |routes| {
+        let link = routes.link_index(host.name())?;
+        for family in FAMILIES {
+            let services = address::service_ranges(family).into_iter().filter(|_| node == Node::N1);
+            for range in services.chain([address::pod_range(node, family)]) {
+                add_route(routes, range, NextHop::Via(link, host.ip(family)))?;
+            }
+        }
+        Ok(())
+    })?;
+    network(host, "add the pod range", |routes| {
+        FAMILIES.iter().try_for_each(|f| add_route(routes, address::pod_range(node, *f), NextHop::Blackhole))
+    })
+}
+
+/// A wire between a node and its pod, with host routes on both ends.
+fn attach_pod(node_host: &Host, pod: &mut Host, node: Node, link_name: &str) -> Result<(), LabError> {
+    let link = network(node_host, "attach a pod to its node", |routes| {
+        // eth0 of the node comes first, so this end never has the number of the pod's eth0.
+        let peer = pod.namespace().as_fd();
+        routes.create_veth(&Veth { name: link_name, index: None, peer_name: "eth0", peer })?;
+        let link = routes.link_index(link_name)?;
+        routes.set_up(link)?;
+        for family in FAMILIES {
+            routes.add_address(link, address::pod_gateway(node, family), family.bits())?;
+            add_route(routes, (pod.ip(family), family.bits()), NextHop::Direct(link))?;
+        }
+        Ok(link)
+    })?;
+    pod.plug_in(Cable { node: Arc::clone(node_host.namespace()), link });
+    network(pod, "configure eth0", |routes| {
+        let link: LinkIndex = routes.link_index("eth0")?;
+        routes.set_up(link)?;
+        FAMILIES.iter().try_for_each(|f| {
+            let gateway = address::pod_gateway(node, *f);
+            routes.add_address(link, pod.ip(*f), f.bits())?;
+            add_route(routes, (gateway, f.bits()), NextHop::Direct(link))?;
+            add_route(routes, address::anywhere(*f), NextHop::Via(link, gateway))
+        })
+    })
+}
+
+/// Waits until the kernel has taken notice of every carrier: before that it drops what a link sends. The link-local address is the last
+/// thing that it makes then, and forwarding IPv6 needs it.
+fn settle(host: &Host) -> Result<(), LabError> {
+    let end = Instant::now() + SETTLE_TIME;
+    let settled = network(host, "look at its links", |routes| {
+        loop {
+            let links = routes.links()?;
+            let local: BTreeSet<_> =
+                routes.addresses()?.iter().filter(|a| is_link_local(a.address)).map(|a| a.link).collect();
+            let ready =
+                links.iter().all(|link| link.name == "lo" || link.is_running && local.contains(&link.index));
+            if ready || Instant::now() >= end {
+                return Ok(ready);
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    })?;
+    if settled { Ok(()) } else { Err(LabError::Carrier { host: host.name().to_owned() }) }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+fn add_route(routes: &mut Routes, network: address::Network, next_hop: NextHop) -> Result<(), NetlinkError> {
+    let (destination, prefix) = network;
+    routes.add_route(&Route { destination, prefix, next_hop })
+}
+
+/// Runs netlink requests inside a namespace.
+fn network<T: Send>(
+    host: &Host,
+    action: &'static str,
+    body: impl FnOnce(&mut Routes) -> Result<T, NetlinkError> + Send,
+) -> Result<T, LabError> {
+    host.run(|| Routes::open().and_then(|mut routes| body(&mut routes)))?
+        .map_err(refused(action, host.name()))
+}
+
+fn refused(action: &'static str, host: &str) -> impl Fn(NetlinkError) -> LabError {
+    move |source| LabError::Network { action, host: host.to_owned(), source }
+}
