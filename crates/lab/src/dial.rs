@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
 use crate::held::Held;
@@ -12,6 +15,9 @@ use crate::host::Host;
 
 /// The longest answer of an echo server.
 const ANSWER_MAX: usize = 256;
+
+/// How often a connection attempt looks for an error that nobody reports.
+const LOOK_AGAIN_MS: u8 = 10;
 
 /// A transport protocol. SCTP is left out: the kernels that the lab runs on have no SCTP sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +85,7 @@ impl Dial {
                     // The same port must be usable again at once: leave by reset instead of TIME_WAIT.
                     socket.set_linger(Some(Duration::ZERO))?;
                 }
-                socket.connect_timeout(&self.to.into(), self.timeout)?;
+                connect_stream(&socket, self.to, self.timeout)?;
                 socket.set_tcp_nodelay(true)?;
                 Ok(Line::Tcp(socket.into()))
             }
@@ -111,8 +117,7 @@ pub enum Answer {
     },
     /// Refused: a TCP reset, or an ICMP "port unreachable".
     Refused,
-    /// Told that there is no way: ICMP "administratively prohibited", or no route here. (The kernel goes on trying after an ICMP "no route"
-    /// from elsewhere: that is a [`Self::Timeout`].)
+    /// Told that there is no way: any other ICMP "unreachable", or no route here. UDP hears only of the final kinds.
     Unreachable(ErrorKind),
     /// No answer in time.
     Timeout,
@@ -198,6 +203,29 @@ impl Line {
         match asked {
             Ok(text) => Answer::of_text(&text),
             Err(error) => Answer::of_error(&error),
+        }
+    }
+}
+
+/// Connects, and takes the first ICMP error for final. The kernel notes an error that arrives while it still sends the first packet (as
+/// it does here, where all hosts share one kernel) but tells nobody, and would try again after a second.
+fn connect_stream(socket: &Socket, to: SocketAddr, timeout: Duration) -> std::io::Result<()> {
+    let end = Instant::now() + timeout;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::EINPROGRESS as i32) => return Err(error),
+        _ => {}
+    }
+    loop {
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        let mut watched = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+        match poll(&mut watched, PollTimeout::from(LOOK_AGAIN_MS)) {
+            Ok(0) | Err(Errno::EINTR) if Instant::now() >= end => return Err(ErrorKind::TimedOut.into()),
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return socket.take_error()?.map_or_else(|| socket.set_nonblocking(false), Err),
+            Err(errno) => return Err(errno.into()),
         }
     }
 }

@@ -69,11 +69,18 @@ fn a_closed_port_refuses_and_a_missing_pod_is_silent() {
             assert_eq!(lab.client().dial(&silent), Answer::Timeout, "{silent:?}");
         }
     }
-    let ruleset = "table inet t { chain c { type filter hook forward priority 0; tcp dport 1 reject with icmpx admin-prohibited; }; }";
-    lab.node(Node::N1).exec_ok("nft", &[ruleset]).unwrap();
+    check_icmp_is_noticed_at_once(&lab, &pod);
+}
+
+fn check_icmp_is_noticed_at_once(lab: &Lab, pod: &Host) {
+    let ruleset = "table inet t { chain c { type filter hook forward priority 0; tcp dport 1 reject with icmpx admin-prohibited; tcp dport 2 reject; }; }";
+    let loaded = lab.node(Node::N1).exec_ok("nft", &[ruleset]);
+    assert!(loaded.is_ok(), "{loaded:?}");
     for family in FAMILIES {
-        let answer = lab.client().dial(&Dial::tcp(at(&pod, family, 1)));
+        let answer = lab.client().dial(&Dial::tcp(at(pod, family, 1)).within(Duration::from_millis(300)));
         assert!(matches!(answer, Answer::Unreachable(_)), "{answer:?}");
+        let answer = lab.client().dial(&Dial::tcp(at(pod, family, 2)).within(Duration::from_millis(300)));
+        assert_eq!(answer, Answer::Refused);
     }
 }
 
