@@ -1,0 +1,65 @@
+# Thin targets: each is one or two commands that can also be typed by hand. `make` alone lists them.
+
+CARGO ?= cargo
+ARGS ?=
+
+# Tests that send real packets, by convention: those of the lab crate, and tests/lab_*.rs of any crate. The other
+# integration tests need no root.
+LAB_FILES := $(wildcard crates/lab/tests/*.rs crates/*/tests/lab_*.rs)
+PLAIN_FILES := $(filter-out $(LAB_FILES),$(wildcard crates/*/tests/*.rs xtask/tests/*.rs))
+targets_of = $(patsubst %,--test %,$(sort $(basename $(notdir $(1)))))
+
+.PHONY: help
+help: ## List the targets
+	@echo "Switchyard: make TARGET"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  LAB=require   a test that cannot run is a failure (as in CI), instead of a loud skip"
+	@echo "  ARGS='...'    arguments for run (make run ARGS='--once') and bench"
+
+.PHONY: build
+build: ## The release binary: target/release/switchyard
+	scripts/install-packages build
+	$(CARGO) build --release --locked -p switchyard
+
+.PHONY: run
+run: ## Build, then show the proxy at work in a private two-node lab (root)
+	scripts/install-packages run
+	$(CARGO) build --release --locked -p switchyard
+	target/release/switchyard demo $(ARGS)
+
+.PHONY: test
+test: ## All tests, those with real packets included (root), and a count
+	scripts/install-packages test
+	scripts/count-tests $(CARGO) test --locked --workspace --no-fail-fast
+
+.PHONY: check
+check: lint ## What needs no root: format, clippy, licences, unit + golden + property tests
+	scripts/count-tests $(CARGO) test --locked --workspace --no-fail-fast --lib --bins $(call targets_of,$(PLAIN_FILES))
+
+.PHONY: lint
+lint: ## Format, clippy with warnings as errors, and cargo deny if it is installed
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --workspace check; \
+	else echo "NOT CHECKED: licences and sources of dependencies; cargo-deny is not installed" \
+	  "(cargo install --locked cargo-deny)"; fi
+
+.PHONY: lab
+lab: ## Only the tests with real packets, on every iptables variant (root)
+	LAB=require scripts/install-packages test
+	LAB=require scripts/count-tests $(CARGO) test --locked --workspace --no-fail-fast $(call targets_of,$(LAB_FILES))
+
+.PHONY: bench
+bench: ## Counts, ratios and memory at 1,000 and 10,000 Services
+	scripts/install-packages test
+	$(CARGO) run --release --locked -p xtask -- bench $(ARGS)
+
+.PHONY: fmt
+fmt: ## Format all code
+	$(CARGO) fmt --all
+
+.PHONY: clean
+clean: ## Remove what was built
+	$(CARGO) clean
