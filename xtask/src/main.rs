@@ -1,1 +1,66 @@
-fn main() {}
+//! Tasks for people who work on Switchyard: `cargo run -p xtask -- tidy`.
+//!
+//! `tidy` checks the rules of CONTRIBUTING.md that the compiler and clippy do not know. The same checks run as tests,
+//! so that `cargo test --workspace` is enough to find a breach.
+
+mod finding;
+mod graph;
+mod repository;
+mod tidy;
+
+use anyhow::{Result, bail};
+
+use crate::repository::Repository;
+
+const USAGE: &str = "usage: cargo run -p xtask -- tidy";
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => report(&Repository::here()?),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// Prints every breach of a rule; any breach is an error.
+fn report(repository: &Repository) -> Result<()> {
+    let findings = repository.findings()?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => bail!("{count} breaches of the rules in CONTRIBUTING.md"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Finding;
+
+    fn none(findings: &[Finding]) {
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(findings.is_empty(), "{} breaches:\n{}", findings.len(), lines.join("\n"));
+    }
+
+    #[test]
+    fn crate_graph_is_the_one_that_was_designed() {
+        none(&Repository::here().unwrap().graph_findings().unwrap());
+    }
+
+    #[test]
+    fn rust_files_are_tidy() {
+        none(&Repository::here().unwrap().rust_findings().unwrap());
+    }
+
+    #[test]
+    fn manifests_are_tidy() {
+        none(&Repository::here().unwrap().manifest_findings().unwrap());
+    }
+
+    #[test]
+    fn links_in_documents_lead_somewhere() {
+        none(&Repository::here().unwrap().document_findings().unwrap());
+    }
+}
