@@ -16,11 +16,14 @@
 //! can therefore be relied on.
 
 pub mod canary;
+pub mod leftovers;
+pub mod mode;
 pub mod restore;
 pub mod save;
 
 mod binaries;
 mod chain;
+mod children;
 mod cleanup;
 mod error;
 mod exec;
@@ -37,6 +40,7 @@ mod tests;
 
 pub use binaries::default_dirs;
 pub use chain::{Ensured, Jump, Position, Removed, Table, is_chain_name};
+pub use children::Children;
 pub use cleanup::{CleanupCause, CleanupError, CleanupOutcome, CleanupPlan, cleanup};
 pub use error::IptablesError;
 pub use family::family_usable;

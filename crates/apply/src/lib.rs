@@ -4,10 +4,11 @@
 //! and what to do next ([`NextStep`]).
 //!
 //! Invariants
-//! - Nothing here knows a Service: names of chains, jumps and tables arrive as values.
+//! - Nothing here decides about a Service: what to write arrives as a plan.
 //! - Nothing here logs; the caller handles the error and logs it once.
 //! - Nothing that was not named by the caller is flushed or deleted.
 
+pub mod flows;
 pub mod iptables;
 pub mod sysctl;
 

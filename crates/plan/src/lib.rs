@@ -15,3 +15,6 @@ pub mod route;
 pub mod settings;
 pub mod stale;
 pub mod trace;
+
+#[cfg(test)]
+mod testing;

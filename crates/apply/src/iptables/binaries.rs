@@ -87,6 +87,7 @@ pub(super) fn ask_version(program: &Path) -> Result<(Version, Variant), Iptables
         output: Output::Keep { limit: 64 * 1024 },
         timeout: VERSION_TIMEOUT,
         env: None,
+        children: None,
     };
     let command = invocation.shown();
     let finished = invocation.run().map_err(|reason| IptablesError::not_finished(command, reason))?;

@@ -8,8 +8,7 @@
 
 use super::{Iptables, IptablesError, Table};
 
-/// The name that kube-proxy uses too.
-pub const CHAIN: &str = "KUBE-PROXY-CANARY";
+pub use switchyard_plan::iptables::names::CANARY as CHAIN;
 
 /// The tables with a canary, the one to poll first.
 pub const TABLES: [Table; 3] = [Table::Mangle, Table::Nat, Table::Filter];

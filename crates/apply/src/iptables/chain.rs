@@ -1,34 +1,8 @@
-//! Tables, chains and jumps as values.
+//! Chains and jumps as values.
 
 use std::fmt;
 
-/// A table that this crate writes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Table {
-    /// Accept, drop, reject.
-    Filter,
-    /// Address translation.
-    Nat,
-    /// Only the canary lives here.
-    Mangle,
-}
-
-impl Table {
-    /// The spelling of `-t`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Filter => "filter",
-            Self::Nat => "nat",
-            Self::Mangle => "mangle",
-        }
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+pub use switchyard_plan::iptables::rule::Table;
 
 /// A rule in somebody else's chain that leads to one of ours.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +13,12 @@ pub struct Jump {
     pub chain: String,
     /// Matches and target, one argument each and unquoted: `-m comment --comment "a b" -j TARGET` is six.
     pub args: Vec<String>,
+}
+
+impl From<&switchyard_plan::iptables::base::Jump> for Jump {
+    fn from(planned: &switchyard_plan::iptables::base::Jump) -> Self {
+        Self { table: planned.table, chain: planned.from.to_owned(), args: planned.arguments() }
+    }
 }
 
 impl Jump {

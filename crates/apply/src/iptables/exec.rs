@@ -23,6 +23,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::Children;
+
 /// Error text that is kept for classification. Longer than what an error carries, because warnings come first.
 const STDERR_KEPT: usize = 64 * 1024;
 
@@ -34,6 +36,7 @@ pub(super) struct Invocation<'a> {
     pub(super) output: Output,
     pub(super) timeout: Duration,
     pub(super) env: Option<(&'static str, OsString)>,
+    pub(super) children: Option<&'a Children>,
 }
 
 /// What to do with standard output.
@@ -71,6 +74,9 @@ impl Invocation<'_> {
         let deadline = Instant::now() + self.timeout;
         let mut child =
             self.spawn().map_err(|source| NotFinished::Exec { program: self.program.to_owned(), source })?;
+        if let Some(children) = self.children {
+            children.note(child.id());
+        }
         let limit = match self.output {
             Output::Discard => 0,
             Output::Keep { limit } => limit,
@@ -221,6 +227,7 @@ mod tests {
             output: Output::Keep { limit },
             timeout,
             env: None,
+            children: None,
         }
         .run()
     }

@@ -11,8 +11,8 @@ use super::error::says_absent;
 use super::exec::{Finished, Invocation, Output};
 use super::save::{self, Detail};
 use super::{
-    DEFAULT_LOCK_FILE, Ensured, IptablesError, Jump, Position, Removed, RestoreError, RestoreOptions, Table,
-    Variant, Version, default_dirs, is_chain_name,
+    Children, DEFAULT_LOCK_FILE, Ensured, IptablesError, Jump, Position, Removed, RestoreError,
+    RestoreOptions, Table, Variant, Version, default_dirs, is_chain_name,
 };
 use crate::printable::bounded;
 
@@ -48,6 +48,7 @@ pub struct Iptables {
     binaries: Binaries,
     limits: Limits,
     lock_file: PathBuf,
+    children: Children,
 }
 
 impl Iptables {
@@ -61,7 +62,9 @@ impl Iptables {
         let (binaries, version) = Binaries::find(dirs, family, variant)?;
         let lock_file =
             env::var_os("XTABLES_LOCKFILE").map_or_else(|| DEFAULT_LOCK_FILE.into(), PathBuf::from);
-        let tool = Self { family, variant, version, binaries, limits: Limits::default(), lock_file };
+        let limits = Limits::default();
+        let children = Children::default();
+        let tool = Self { family, variant, version, binaries, limits, lock_file, children };
         let (command, finished) = tool.command("-S", Table::Nat, "POSTROUTING", &[])?;
         tool.success(command, &finished)?;
         Ok(tool)
@@ -92,6 +95,11 @@ impl Iptables {
     /// The version of the programs.
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// The programs that were started, to tell our writes from others'.
+    pub fn children(&self) -> &Children {
+        &self.children
     }
 
     /// Creates a chain that is absent.
@@ -181,6 +189,7 @@ impl Iptables {
             output: Output::Keep { limit: self.limits.save_bytes },
             timeout: self.limits.command,
             env: self.lock_env(),
+            children: Some(&self.children),
         };
         let command = invocation.shown();
         let finished =
@@ -204,6 +213,7 @@ impl Iptables {
             output: Output::Discard,
             timeout: self.limits.restore,
             env: self.lock_env(),
+            children: Some(&self.children),
         }
         .run()
         .map_err(RestoreError::not_finished)?;
@@ -235,6 +245,7 @@ impl Iptables {
             output: Output::Discard,
             timeout: self.limits.command,
             env: self.lock_env(),
+            children: Some(&self.children),
         };
         let command = invocation.shown();
         match invocation.run() {

@@ -135,6 +135,7 @@ fn look(dirs: &[PathBuf], family: Family, variant: Variant, args: &[&str]) -> Lo
         output: Output::Keep { limit: LOOK_LIMIT },
         timeout: LOOK_TIMEOUT,
         env: None,
+        children: None,
     };
     match invocation.run() {
         Ok(finished) => Looked::Text(String::from_utf8_lossy(&finished.stdout).into_owned()),

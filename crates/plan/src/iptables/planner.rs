@@ -21,6 +21,9 @@ use crate::route::Verdict;
 /// Above this many endpoints the rules in front of endpoints go without comments.
 const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
 
+/// Where [`Planner::probe`] puts dispatch rules. The name makes it one of ours, so nothing is left for ever.
+const PROBE: &str = "KUBE-SVC-PROBE";
+
 /// What the kernel holds once everything planned so far is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounts {
@@ -176,6 +179,32 @@ impl Planner {
         Batch { restore, planned }
     }
 
+    /// Input that makes the kernel look at every rule of some service ports without letting a packet near them: their
+    /// chains, and their dispatch rules in a chain to which nothing jumps. For finding out which one it refuses.
+    pub fn probe(&self, names: &[ServicePortName]) -> Restore {
+        let mut restore = Restore::new();
+        self.write_top(Top::NatMarkMasq, &mut restore);
+        for table in [Table::Filter, Table::Nat] {
+            restore.chain(table, PROBE, None);
+        }
+        for name in names {
+            let Some(port) = self.book.ports().get(name) else { continue };
+            let fragment = self.fragment(port);
+            fragment.chains.iter().for_each(|chain| write_chain(chain, name, &mut restore));
+            for (top, rule) in &fragment.dispatch {
+                restore.rule(top.table(), PROBE, rule, Some(name));
+            }
+        }
+        restore
+    }
+
+    /// Removes what [`Planner::probe`] left.
+    pub fn end_of_probe() -> Restore {
+        let mut restore = Restore::new();
+        [Table::Filter, Table::Nat].into_iter().for_each(|table| restore.delete(table, PROBE));
+        restore
+    }
+
     /// Everything as values, for the tracer.
     pub fn ruleset(&self) -> Ruleset {
         let mut ruleset = Ruleset::default();
@@ -191,8 +220,13 @@ impl Planner {
         ruleset
     }
 
+    /// True if there are so many endpoints that rules go without comments.
+    pub fn is_large(&self) -> bool {
+        self.book.endpoints() > LARGE_CLUSTER_ENDPOINTS
+    }
+
     fn comments(&self) -> Comments {
-        if self.book.endpoints() > LARGE_CLUSTER_ENDPOINTS { Comments::Terse } else { Comments::Full }
+        if self.is_large() { Comments::Terse } else { Comments::Full }
     }
 
     fn tops(&self) -> impl Iterator<Item = Top> {

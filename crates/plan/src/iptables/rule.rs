@@ -35,6 +35,12 @@ impl Table {
     }
 }
 
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Whether a match is meant as written or negated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Is {

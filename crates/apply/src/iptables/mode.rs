@@ -1,0 +1,240 @@
+//! iptables mode for one family: obeys the planner, step by step, and knows when it must start over.
+//!
+//! In: changes of service ports. Out: a [`Report`] of what was written, set aside or failed.
+//!
+//! Invariants
+//! - A sync that failed makes the next one a full sync, which assumes nothing about the kernel.
+//! - A service port whose rules the kernel refuses is set aside; what the kernel held for it before stays, and all
+//!   others are written.
+//! - Leaves are written before jumps to them, and deleted after: live flows are valid between any two writes.
+
+mod culprit;
+mod report;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use switchyard_model::ServicePortName;
+use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::iptables::base::JUMPS;
+use switchyard_plan::iptables::planner::{Planner, RuleCounts, Step};
+use switchyard_plan::iptables::restore::Restore;
+use switchyard_plan::settings::Settings;
+
+pub use report::{Failure, Kind, Progress, Refused, Report};
+
+use super::save::{self, Detail};
+use super::{Iptables, Jump, Position, RestoreOptions, Table, Variant};
+use crate::NextStep;
+
+/// Service ports per transaction of the nft variant, whose time is quadratic in the chains of one transaction.
+/// Found by `make bench`; see `docs/adr/0003-bounded-batches.md`.
+pub const NFT_BATCH: usize = 100;
+
+/// A full sync that finds more refused service ports than this fails; the next one goes on from there.
+const MAX_REFUSED: usize = 256;
+
+/// How long a kernel is trusted before everything is written again.
+const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
+
+/// Whether what the kernel holds is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// It holds what the planner's book says, as of this moment.
+    Known(Instant),
+    /// It may hold anything.
+    Unknown,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct IptablesMode {
+    programs: Iptables,
+    planner: Planner,
+    kernel: Kernel,
+    batch: usize,
+    /// What changed since the last sync that succeeded.
+    unconfirmed: Vec<Replaced>,
+}
+
+impl IptablesMode {
+    /// A mode that has written nothing yet.
+    pub fn new(programs: Iptables, planner: Planner) -> Self {
+        let batch = match programs.variant() {
+            Variant::Nft => NFT_BATCH,
+            // One transaction always rewrites the whole table, so fewer are better.
+            Variant::Legacy => usize::MAX,
+        };
+        Self { programs, planner, kernel: Kernel::Unknown, batch, unconfirmed: Vec::new() }
+    }
+
+    /// The same with another number of service ports per transaction; `usize::MAX` for one transaction.
+    #[must_use]
+    pub fn with_batch(self, batch: usize) -> Self {
+        Self { batch, ..self }
+    }
+
+    /// The programs that write.
+    pub fn programs(&self) -> &Iptables {
+        &self.programs
+    }
+
+    /// What should be served.
+    pub fn book(&self) -> &Book {
+        self.planner.book()
+    }
+
+    /// What the kernel holds.
+    pub fn counts(&self) -> RuleCounts {
+        self.planner.counts()
+    }
+
+    /// Replaces facts and wishes; the next sync is a full one if they differ.
+    pub fn settle(&mut self, settings: Settings) {
+        if *self.book().settings() != settings {
+            self.planner.book_mut().settle(settings);
+            self.kernel = Kernel::Unknown;
+        }
+    }
+
+    /// Somebody else changed our rules: the next sync is a full one.
+    pub fn distrust(&mut self) {
+        self.kernel = Kernel::Unknown;
+    }
+
+    /// True if the next sync will be a full one even without changes.
+    pub fn needs_full_sync(&self, now: Instant) -> bool {
+        match self.kernel {
+            Kernel::Unknown => true,
+            // A large cluster is too dear to be written again for nothing; kube-proxy 1.36.1 skips it too.
+            Kernel::Known(since) => {
+                now.saturating_duration_since(since) >= FULL_SYNC_PERIOD && !self.planner.is_large()
+            }
+        }
+    }
+
+    /// Brings the kernel to what `changes` ask for.
+    pub fn sync(&mut self, now: Instant, changes: PortChanges, progress: &mut dyn FnMut(Progress)) -> Report {
+        let mut report = Report::new(Kind::Partial);
+        if !self.needs_full_sync(now) && changes.len() <= self.batch {
+            if self.partial(changes, &mut report) || report.failure.is_some() {
+                return self.finish(report);
+            }
+        } else {
+            let is_due = matches!(self.kernel, Kernel::Known(_)) && self.needs_full_sync(now);
+            self.unconfirmed.extend(self.planner.book_mut().update(changes));
+            if is_due {
+                self.planner.book_mut().readmit();
+            }
+        }
+        report.kind = Kind::Full;
+        match self.full(&mut report, progress) {
+            Ok(()) => self.kernel = Kernel::Known(now),
+            Err(failure) => report.failure = Some(failure),
+        }
+        self.finish(report)
+    }
+
+    fn finish(&mut self, mut report: Report) -> Report {
+        match report.failure {
+            Some(_) => self.kernel = Kernel::Unknown,
+            None => report.confirmed = std::mem::take(&mut self.unconfirmed),
+        }
+        report
+    }
+
+    /// True if the kernel took the changes. If not, either the report has a failure, or a culprit was set aside and
+    /// a full sync must follow.
+    fn partial(&mut self, changes: PortChanges, report: &mut Report) -> bool {
+        let names: Vec<ServicePortName> = changes.keys().cloned().collect();
+        let partial = self.planner.partial(changes);
+        self.unconfirmed.extend(partial.replaced);
+        report.planned += partial.batch.planned;
+        let Err(failure) = self.write(&partial.batch.restore, report) else { return true };
+        self.kernel = Kernel::Unknown;
+        if !self.blame(&failure, &partial.batch.restore, &names, report) {
+            report.failure = Some(failure);
+        }
+        false
+    }
+
+    fn full(&mut self, report: &mut Report, progress: &mut dyn FnMut(Progress)) -> Result<(), Failure> {
+        self.ensure_jumps()?;
+        let existing = self.existing_chains()?;
+        let steps = self.planner.full(&existing, self.batch);
+        for (done, step) in steps.iter().enumerate() {
+            progress(Progress { done, total: steps.len() });
+            self.write_step(step, report)?;
+        }
+        progress(Progress { done: steps.len(), total: steps.len() });
+        Ok(())
+    }
+
+    /// Writes a step, without whatever the kernel refuses of it.
+    fn write_step(&mut self, step: &Step, report: &mut Report) -> Result<(), Failure> {
+        loop {
+            let batch = self.planner.render(step);
+            report.planned += batch.planned;
+            let Err(failure) = self.write(&batch.restore, report) else { return Ok(()) };
+            let names = match step {
+                Step::Leaves(names) => names.clone(),
+                Step::Everything { .. } | Step::Tops => self.book().ports().keys().cloned().collect(),
+                Step::Delete(_) => Vec::new(),
+            };
+            if report.refused.len() >= MAX_REFUSED || !self.blame(&failure, &batch.restore, &names, report) {
+                return Err(failure);
+            }
+        }
+    }
+
+    fn write(&self, restore: &Restore, report: &mut Report) -> Result<(), Failure> {
+        if restore.is_empty() {
+            return Ok(());
+        }
+        self.programs.restore(&restore.text(), RestoreOptions::default()).map_err(|error| {
+            report.failed_restores += 1;
+            Failure::Restore(error)
+        })?;
+        report.lines += restore.lines();
+        report.restores += 1;
+        Ok(())
+    }
+
+    /// Finds out whose rules were refused and sets that service port aside. False if nobody's in particular.
+    fn blame(
+        &mut self,
+        failure: &Failure,
+        restore: &Restore,
+        names: &[ServicePortName],
+        report: &mut Report,
+    ) -> bool {
+        if !matches!(failure.next_step(), NextStep::Quarantine { .. } | NextStep::FullSync) {
+            return false;
+        }
+        let by_line = failure.line().and_then(|line| restore.owner_of_line(line)).cloned();
+        let found = match by_line {
+            Some(owner) => Some((owner, failure.to_string())),
+            None if failure.is_timeout() => None,
+            None => culprit::find(&self.programs, &self.planner, names, report),
+        };
+        let Some((owner, cause)) = found else { return false };
+        let good = self.unconfirmed.iter().find(|r| r.name == owner).and_then(|r| r.old.clone());
+        self.planner.book_mut().quarantine(&owner, good, cause.clone());
+        report.refused.push(Refused { name: owner, cause });
+        true
+    }
+
+    fn ensure_jumps(&self) -> Result<(), Failure> {
+        for jump in &JUMPS {
+            self.programs.ensure_chain(jump.table, jump.to)?;
+            self.programs.ensure_jump(&Jump::from(jump), Position::First)?;
+        }
+        Ok(())
+    }
+
+    fn existing_chains(&self) -> Result<BTreeSet<String>, Failure> {
+        let text = self.programs.save(Table::Nat)?;
+        let saved = save::parse(&text, Table::Nat, Detail::Chains).ok_or(Failure::Unreadable)?;
+        Ok(saved.chains.keys().map(|name| (*name).to_owned()).collect())
+    }
+}

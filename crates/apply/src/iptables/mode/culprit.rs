@@ -1,0 +1,47 @@
+//! Which service port's rules does the kernel refuse?
+//!
+//! The legacy variant often names no line, only COMMIT. Then the rules of half of the candidates are written where no
+//! packet meets them, and so on with the half that is refused: a dozen tries among thousands.
+
+use switchyard_model::ServicePortName;
+use switchyard_plan::iptables::planner::Planner;
+
+use super::Report;
+use crate::NextStep;
+use crate::iptables::{Iptables, RestoreError, RestoreOptions};
+
+/// The first service port that is refused by itself, and the refusal.
+pub(super) fn find(
+    programs: &Iptables,
+    planner: &Planner,
+    names: &[ServicePortName],
+    report: &mut Report,
+) -> Option<(ServicePortName, String)> {
+    let mut suspects = names;
+    let mut refusal = refused(programs, planner, suspects, report)?;
+    while suspects.len() > 1 {
+        let (left, right) = suspects.split_at(suspects.len() / 2);
+        (suspects, refusal) = match refused(programs, planner, left, report) {
+            Some(error) => (left, error),
+            None => (right, refused(programs, planner, right, report)?),
+        };
+    }
+    // What is left behind would be deleted by the next full sync; a failure here says nothing about the culprit.
+    let _ = programs.restore(&Planner::end_of_probe().text(), RestoreOptions::default());
+    suspects.first().map(|name| (name.clone(), refusal.to_string()))
+}
+
+/// The refusal, if the kernel does not take the rules of these service ports. Any other trouble ends the search.
+fn refused(
+    programs: &Iptables,
+    planner: &Planner,
+    names: &[ServicePortName],
+    report: &mut Report,
+) -> Option<RestoreError> {
+    let error = programs.restore(&planner.probe(names).text(), RestoreOptions::default()).err()?;
+    report.failed_restores += 1;
+    match error.next_step() {
+        NextStep::Quarantine { .. } | NextStep::FullSync => Some(error),
+        NextStep::Replan | NextStep::Backoff | NextStep::Stop => None,
+    }
+}

@@ -1,0 +1,109 @@
+//! What a sync did.
+
+use switchyard_model::ServicePortName;
+use switchyard_plan::book::Replaced;
+
+use crate::NextStep;
+use crate::iptables::{IptablesError, RestoreError};
+
+/// How much was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Everything.
+    Full,
+    /// What changed.
+    Partial,
+}
+
+/// How far a long sync is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Steps written.
+    pub done: usize,
+    /// Steps in all.
+    pub total: usize,
+}
+
+/// A service port that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Which.
+    pub name: ServicePortName,
+    /// What the kernel or iptables said.
+    pub cause: String,
+}
+
+/// Why the kernel does not hold what was planned.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A single command failed.
+    #[error(transparent)]
+    Command(#[from] IptablesError),
+    /// A restore failed.
+    #[error(transparent)]
+    Restore(RestoreError),
+    /// `iptables-save` did not print the nat table.
+    #[error(
+        "the nat table cannot be read; another program made it incompatible with iptables, see `nft list table ip nat`"
+    )]
+    Unreadable,
+}
+
+impl Failure {
+    /// The only thing the loop may ask.
+    pub fn next_step(&self) -> NextStep {
+        match self {
+            Self::Command(error) => error.next_step(),
+            Self::Restore(error) => error.next_step(),
+            Self::Unreadable => NextStep::Backoff,
+        }
+    }
+
+    /// The refused line of the input, counted from 1.
+    pub(super) fn line(&self) -> Option<usize> {
+        match self {
+            Self::Restore(error) => error.line(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Restore(RestoreError::Timeout { .. }))
+    }
+}
+
+/// What a sync did.
+#[derive(Debug)]
+pub struct Report {
+    /// How much was written.
+    pub kind: Kind,
+    /// Service ports that were planned.
+    pub planned: usize,
+    /// Lines of restore input that the kernel took.
+    pub lines: usize,
+    /// Restores that succeeded.
+    pub restores: usize,
+    /// Restores that failed.
+    pub failed_restores: usize,
+    /// Service ports that were set aside in this sync.
+    pub refused: Vec<Refused>,
+    /// Everything that changed since the last sync that succeeded; empty if this one did not.
+    pub confirmed: Vec<Replaced>,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+}
+
+impl Report {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            planned: 0,
+            lines: 0,
+            restores: 0,
+            failed_restores: 0,
+            refused: Vec::new(),
+            confirmed: Vec::new(),
+            failure: None,
+        }
+    }
+}
