@@ -1,22 +1,23 @@
 //! One network namespace of the lab: a node, a pod, the client or the router.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use switchyard_netlink::Family;
 use switchyard_netlink::netns::Namespace;
-use switchyard_netlink::route::{LinkIndex, Routes};
+use switchyard_netlink::route::{NextHop, Route, Routes};
 
 use crate::LabError;
+use crate::address::Node;
 
 /// A namespace with a name and one address of each family. Copies are handles on the same namespace.
 #[derive(Debug, Clone)]
 pub struct Host {
     inner: Arc<Inner>,
-    cable: Option<Arc<Cable>>,
 }
 
 #[derive(Debug)]
@@ -25,30 +26,44 @@ struct Inner {
     namespace: Arc<Namespace>,
     v4: IpAddr,
     v6: IpAddr,
+    /// Held for its drop.
+    _cable: Option<Cable>,
 }
 
-/// The node's end of a pod's wire. Pulled when the pod goes.
+/// What a pod occupies on its node. Given back when the pod goes.
 #[derive(Debug)]
 pub(crate) struct Cable {
     pub(crate) node: Arc<Namespace>,
-    pub(crate) link: LinkIndex,
+    pub(crate) addresses: [IpAddr; 2],
+    pub(crate) number: (Node, u8),
+    pub(crate) taken: Arc<Mutex<BTreeSet<(Node, u8)>>>,
 }
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        // Without this the wire stays until the kernel has cleaned up the pod's namespace, some time later. A failure only means that
-        // the wire is gone already.
-        let _ = self.node.run(|| Routes::open().and_then(|mut routes| routes.delete_link(self.link)));
+        // The kernel removes wire and namespace some time later; removing the wire here would take it 40 ms. A failure only means
+        // that packets for the pod get an answer until then.
+        let _ = self.node.run(|| {
+            let mut routes = Routes::open()?;
+            self.addresses.iter().try_for_each(|address| {
+                let prefix = Family::of(*address).bits();
+                routes.add_route(&Route { destination: *address, prefix, next_hop: NextHop::Blackhole })
+            })
+        });
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
     }
 }
 
 impl Host {
-    pub(crate) fn new(name: &str, namespace: Arc<Namespace>, v4: IpAddr, v6: IpAddr) -> Self {
-        Self { inner: Arc::new(Inner { name: name.to_owned(), namespace, v4, v6 }), cable: None }
-    }
-
-    pub(crate) fn plug_in(&mut self, cable: Cable) {
-        self.cable = Some(Arc::new(cable));
+    pub(crate) fn new(
+        name: &str,
+        namespace: Namespace,
+        v4: IpAddr,
+        v6: IpAddr,
+        cable: Option<Cable>,
+    ) -> Self {
+        let namespace = Arc::new(namespace);
+        Self { inner: Arc::new(Inner { name: name.to_owned(), namespace, v4, v6, _cable: cable }) }
     }
 
     pub(crate) fn namespace(&self) -> &Arc<Namespace> {

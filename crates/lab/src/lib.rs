@@ -16,8 +16,8 @@
 //!
 //! Addresses are in [`address`]. Both families are always there; nothing waits for duplicate address detection. The router sends
 //! cluster IPs, load-balancer IPs and external IPs to n1, so the client can dial them. Nothing tracks connections until a rule on a
-//! node asks for it. An address of a service range that no rule translates runs in a circle until its TTL ends, and one
-//! of a pod that does not exist is dropped: both are an [`Answer::Timeout`].
+//! node asks for it. An address of a service range that no rule translates, and that of a pod that does not exist, is
+//! dropped silently: an [`Answer::Timeout`].
 //!
 //! A node reaches its own pods from the pods' gateway address, which its side of every veth carries. So does masqueraded traffic to a
 //! local pod; to a pod of the other node it comes from the node's own address.
@@ -83,6 +83,12 @@ pub enum LabError {
         what: String,
         /// The end of the log.
         log_end: String,
+    },
+    /// A pod with this number runs already.
+    #[error("{name} exists; drop it before adding it again")]
+    PodExists {
+        /// The pod.
+        name: String,
     },
     /// A link of the lab did not come up.
     #[error("a link of {host} did not come up in time")]

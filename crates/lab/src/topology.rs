@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use switchyard_netlink::netns::Namespace;
@@ -47,26 +48,30 @@ pub struct Lab {
     n1: Host,
     n2: Host,
     client: Host,
+    pods: Arc<Mutex<BTreeSet<(Node, u8)>>>,
+    cables_made: AtomicU32,
 }
 
 impl Lab {
     /// Makes the network. Needs root.
     pub fn new() -> Result<Self, LabError> {
-        let router =
-            make("router", address::router(Node::N1, Family::V4), address::router(Node::N1, Family::V6))?;
+        let router = make_fixed("router", |family| address::router(Node::N1, family))?;
         configure(&router, &ROUTER_SYSCTLS)?;
         let [n1, n2] = Node::ALL.map(|node| -> Result<Host, LabError> {
-            let host = make(node.name(), address::node(node, Family::V4), address::node(node, Family::V6))?;
+            let host = make_fixed(node.name(), |family| address::node(node, family))?;
             configure(&host, &ROUTER_SYSCTLS)?;
             attach_edge(&router, &host, node.number(), |family| address::router(node, family))?;
             route_node(&router, &host, node)?;
             Ok(host)
         });
-        let client = make("client", address::client(Family::V4), address::client(Family::V6))?;
+        let client = make_fixed("client", address::client)?;
         attach_edge(&router, &client, 100, address::client_router)?;
-        let lab = Self { router, n1: n1?, n2: n2?, client };
-        [&lab.router, &lab.n1, &lab.n2, &lab.client].into_iter().try_for_each(settle)?;
-        Ok(lab)
+        let (n1, n2) = (n1?, n2?);
+        [&n1, &n2, &client].into_iter().try_for_each(|leaf| {
+            settle(&router, leaf.name())?;
+            settle(leaf, "eth0")
+        })?;
+        Ok(Self { router, n1, n2, client, pods: Arc::default(), cables_made: AtomicU32::new(0) })
     }
 
     /// Makes the network, or prints why it cannot. With `LAB=require` in the environment that is a panic: for CI.
@@ -107,23 +112,41 @@ impl Lab {
         &self.router
     }
 
-    /// Adds pod number `index` (from 0) to a node. When the last copy of the handle is dropped, the pod is gone.
+    /// Adds pod number `index` (from 0) to a node. When the last copy of the handle is dropped, the pod is gone: packets for it are
+    /// dropped silently, and its number is free again.
     pub fn add_pod(&self, node: Node, index: u8) -> Result<Host, LabError> {
         let missing = || LabError::PodIndex { index };
         let v4 = address::pod(node, index, Family::V4).ok_or_else(missing)?;
         let v6 = address::pod(node, index, Family::V6).ok_or_else(missing)?;
         let name = format!("pod-{}-{index}", node.number());
-        let mut pod = make(&name, v4, v6)?;
-        attach_pod(self.node(node), &mut pod, node, &format!("pod{index}"))?;
-        settle(self.node(node))?;
-        settle(&pod)?;
+        if !self.pods.lock().unwrap_or_else(PoisonError::into_inner).insert((node, index)) {
+            return Err(LabError::PodExists { name });
+        }
+        let node_host = self.node(node);
+        // From here on, dropping the cable frees the number, also after an error.
+        let cable = Cable {
+            node: Arc::clone(node_host.namespace()),
+            addresses: [v4, v6],
+            number: (node, index),
+            taken: Arc::clone(&self.pods),
+        };
+        let pod = make(&name, v4, v6, Some(cable))?;
+        // The wire of an earlier pod with this number may still be there for a moment: never the same name twice.
+        let wire = format!("pod{index}-{}", self.cables_made.fetch_add(1, Ordering::Relaxed));
+        attach_pod(node_host, &pod, node, &wire)?;
+        settle(node_host, &wire)?;
+        settle(&pod, "eth0")?;
         Ok(pod)
     }
 }
 
-fn make(name: &str, v4: IpAddr, v6: IpAddr) -> Result<Host, LabError> {
+fn make_fixed(name: &str, ip: impl Fn(Family) -> IpAddr) -> Result<Host, LabError> {
+    make(name, ip(Family::V4), ip(Family::V6), None)
+}
+
+fn make(name: &str, v4: IpAddr, v6: IpAddr, cable: Option<Cable>) -> Result<Host, LabError> {
     let namespace = Namespace::new().map_err(refused("make a network namespace", name))?;
-    let host = Host::new(name, Arc::new(namespace), v4, v6);
+    let host = Host::new(name, namespace, v4, v6, cable);
     configure(&host, &SYSCTLS)?;
     Ok(host)
 }
@@ -174,6 +197,8 @@ fn route_node(router: &Host, host: &Host, node: Node) -> Result<(), LabError> {
             let services = address::service_ranges(family).into_iter().filter(|_| node == Node::N1);
             for range in services.chain([address::pod_range(node, family)]) {
                 add_route(routes, range, NextHop::Via(link, host.ip(family)))?;
+                // What the node does not want must not come back to it for ever.
+                routes.add_blackhole_rule(host.name(), range.0, range.1)?;
             }
         }
         Ok(())
@@ -184,8 +209,8 @@ fn route_node(router: &Host, host: &Host, node: Node) -> Result<(), LabError> {
 }
 
 /// A wire between a node and its pod, with host routes on both ends.
-fn attach_pod(node_host: &Host, pod: &mut Host, node: Node, link_name: &str) -> Result<(), LabError> {
-    let link = network(node_host, "attach a pod to its node", |routes| {
+fn attach_pod(node_host: &Host, pod: &Host, node: Node, link_name: &str) -> Result<(), LabError> {
+    network(node_host, "attach a pod to its node", |routes| {
         // eth0 of the node comes first, so this end never has the number of the pod's eth0.
         let peer = pod.namespace().as_fd();
         routes.create_veth(&Veth { name: link_name, index: None, peer_name: "eth0", peer })?;
@@ -195,9 +220,8 @@ fn attach_pod(node_host: &Host, pod: &mut Host, node: Node, link_name: &str) -> 
             routes.add_address(link, address::pod_gateway(node, family), family.bits())?;
             add_route(routes, (pod.ip(family), family.bits()), NextHop::Direct(link))?;
         }
-        Ok(link)
+        Ok(())
     })?;
-    pod.plug_in(Cable { node: Arc::clone(node_host.namespace()), link });
     network(pod, "configure eth0", |routes| {
         let link: LinkIndex = routes.link_index("eth0")?;
         routes.set_up(link)?;
@@ -210,24 +234,31 @@ fn attach_pod(node_host: &Host, pod: &mut Host, node: Node, link_name: &str) -> 
     })
 }
 
-/// Waits until the kernel has taken notice of every carrier: before that it drops what a link sends. The link-local address is the last
-/// thing that it makes then, and forwarding IPv6 needs it.
-fn settle(host: &Host) -> Result<(), LabError> {
+/// Waits until a link really works. The kernel takes notice of a carrier some time after it is there, and drops what the link sends until
+/// then; next it makes the link-local address, which forwarding IPv6 needs; and last it begins to answer to the link's IPv6 addresses.
+fn settle(host: &Host, link: &str) -> Result<(), LabError> {
     let end = Instant::now() + SETTLE_TIME;
     let settled = network(host, "look at its links", |routes| {
-        loop {
-            let links = routes.links()?;
-            let local: BTreeSet<_> =
-                routes.addresses()?.iter().filter(|a| is_link_local(a.address)).map(|a| a.link).collect();
-            let ready =
-                links.iter().all(|link| link.name == "lo" || link.is_running && local.contains(&link.index));
-            if ready || Instant::now() >= end {
-                return Ok(ready);
+        while !is_settled(routes, link)? {
+            if Instant::now() >= end {
+                return Ok(false);
             }
             std::thread::sleep(Duration::from_micros(500));
         }
+        Ok(true)
     })?;
     if settled { Ok(()) } else { Err(LabError::Carrier { host: host.name().to_owned() }) }
+}
+
+fn is_settled(routes: &mut Routes, link: &str) -> Result<bool, NetlinkError> {
+    if !routes.links()?.iter().any(|l| l.name == link && l.is_running) {
+        return Ok(false);
+    }
+    let mut addresses = routes.addresses()?;
+    addresses.retain(|a| a.interface == link && a.address.is_ipv6());
+    let delivered = routes.delivered(Family::V6)?;
+    let answers = addresses.iter().all(|a| delivered.contains(&(a.link, a.address)));
+    Ok(answers && addresses.iter().any(|a| is_link_local(a.address)))
 }
 
 fn is_link_local(address: IpAddr) -> bool {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use switchyard_lab::{Answer, Dial, Family, Host, Lab, Node, Transport, address};
+use switchyard_lab::{Answer, Dial, Family, Host, Lab, LabError, Node, Transport, address};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
@@ -109,8 +109,19 @@ fn service_addresses_of_every_range_arrive_at_n1() {
                 "{range}: {answer:?}"
             );
         }
-        let nobody = SocketAddr::new(address::service_ranges(family)[0].0, 81);
-        assert_eq!(lab.client().dial(&Dial::tcp(nobody).within(Duration::from_millis(150))), Answer::Timeout);
+    }
+}
+
+#[test]
+fn a_service_address_without_a_rule_is_silent_for_everybody() {
+    let Some(lab) = Lab::new_or_skip() else { return };
+    let pod = lab.add_pod(Node::N1, 0).unwrap();
+    for family in FAMILIES {
+        let nobody = SocketAddr::new(address::service_ranges(family)[0].0, 80);
+        for caller in [lab.client(), lab.node(Node::N1), lab.node(Node::N2), &pod] {
+            let answer = caller.dial(&Dial::tcp(nobody).within(Duration::from_millis(60)));
+            assert_eq!(answer, Answer::Timeout, "{}", caller.name());
+        }
     }
 }
 
@@ -145,7 +156,16 @@ fn a_pod_that_is_dropped_can_be_added_again_at_once() {
     for _ in 0..3 {
         let pod = lab.add_pod(Node::N1, 0).unwrap();
         let _echo = pod.echo_udp(53).unwrap();
-        assert!(lab.client().dial(&Dial::udp(at(&pod, Family::V4, 53))).name().is_some());
+        assert!(matches!(lab.add_pod(Node::N1, 0), Err(LabError::PodExists { .. })));
+        for family in FAMILIES {
+            let dial = Dial::udp(at(&pod, family, 53));
+            let answer = lab.client().dial(&dial);
+            assert!(answer.name().is_some(), "{dial:?}: {answer:?}");
+        }
+    }
+    for family in FAMILIES {
+        let gone = SocketAddr::new(address::pod(Node::N1, 0, family).unwrap(), 53);
+        assert_eq!(lab.client().dial(&Dial::udp(gone).within(Duration::from_millis(60))), Answer::Timeout);
     }
     assert!(lab.add_pod(Node::N1, 245).is_err());
 }

@@ -112,7 +112,8 @@ impl Monitor {
 
     /// Waits until there is something to read, or `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> Result<Wake, NetlinkError> {
-        let end = Instant::now() + timeout;
+        // A time that no clock can reach is a year, which nobody waits for.
+        let end = Instant::now() + timeout.min(Duration::from_secs(365 * 24 * 3600));
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let millis = PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX);

@@ -3,7 +3,7 @@
 //! In: typed requests. Out: lists and acknowledgements. Dumps that were interrupted are asked again here, so a list is always whole.
 //! Only what a service proxy and its lab need is here: list everything, make veth pairs, add addresses and routes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -22,6 +22,8 @@ const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+const RTM_NEWRULE: u16 = 32;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
@@ -36,6 +38,8 @@ const IFA_F_NODAD: u32 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
+const FRA_DST: u16 = 1;
+const FRA_IIFNAME: u16 = 3;
 
 /// The kernel's number of a link. Unique in one namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -211,6 +215,22 @@ impl Routes {
         })
     }
 
+    /// The addresses that the kernel delivers to this host, with their links. IPv6 addresses get here a moment after they were added:
+    /// only then does the host answer to them.
+    pub fn delivered(&mut self, family: Family) -> Result<BTreeSet<(LinkIndex, IpAddr)>, NetlinkError> {
+        retry(|| {
+            let mut delivered = BTreeSet::new();
+            let ask = Message::new(RTM_GETROUTE, 0, &bytes::route_dump_header(family));
+            self.socket.dump("list routes", ask, &mut |frame| {
+                if frame.kind == RTM_NEWROUTE {
+                    delivered.extend(bytes::read_local_route(frame)?);
+                }
+                Ok(())
+            })?;
+            Ok(delivered)
+        })
+    }
+
     /// Makes a pair of linked interfaces.
     pub fn create_veth(&mut self, veth: &Veth<'_>) -> Result<(), NetlinkError> {
         check_name(veth.name)?;
@@ -237,6 +257,21 @@ impl Routes {
     /// Adds a route to the main table, or replaces the one to the same network.
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         self.socket.request("add a route", route_message(route))
+    }
+
+    /// Drops what comes in through the interface `input` for this network, whatever the routes say.
+    pub fn add_blackhole_rule(
+        &mut self,
+        input: &str,
+        destination: IpAddr,
+        prefix: u8,
+    ) -> Result<(), NetlinkError> {
+        const FR_ACT_BLACKHOLE: u8 = 6;
+        check_name(input)?;
+        let header = [family_of(destination), prefix, 0, 0, 0, 0, 0, FR_ACT_BLACKHOLE, 0, 0, 0, 0];
+        let mut message = Message::new(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, &header);
+        message.put_ip(FRA_DST, destination).put_text(FRA_IIFNAME, input);
+        self.socket.request("add a routing rule", message)
     }
 }
 

@@ -114,6 +114,26 @@ fn the_kernel_really_filters() {
 }
 
 #[test]
+fn a_table_of_many_datagrams_is_read_whole() {
+    let Some(namespace) = namespace_or_skip() else { return };
+    namespace
+        .run(|| {
+            track();
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            for port in 1..=5000u16 {
+                let _ = socket.send_to(b"x", ("127.0.0.2", port)); // Refusals of earlier ones come back here.
+            }
+            let mut conntrack = Conntrack::open().unwrap();
+            let flows = list(&mut conntrack, &filter("127.0.0.2:77"));
+            assert_eq!(flows.len(), 1);
+            let all = list(&mut conntrack, &Filter { orig_dst_port: None, ..filter("127.0.0.2:77") });
+            let ports: std::collections::BTreeSet<u16> = all.iter().map(|flow| flow.orig.dst_port).collect();
+            assert!(ports.len() > 4900, "{}", ports.len());
+        })
+        .unwrap();
+}
+
+#[test]
 fn a_flow_in_a_zone_is_found_and_deleted() {
     let Some(namespace) = namespace_or_skip() else { return };
     namespace

@@ -4,7 +4,7 @@ use crate::attribute::Attributes;
 use crate::message::Frame;
 use crate::{Family, Malformed};
 
-use super::{IFA_ADDRESS, IFA_LOCAL, IFLA_IFNAME, Link, LinkIndex, LocalAddress, Scope};
+use super::{IFA_ADDRESS, IFA_LOCAL, IFLA_IFNAME, Link, LinkIndex, LocalAddress, RTA_DST, RTA_OIF, Scope};
 
 /// The flag of a link that is switched on.
 pub(super) const IFF_UP: u32 = 1;
@@ -56,6 +56,33 @@ pub(super) fn read_address(frame: &Frame<'_>) -> Result<Option<LocalAddress>, Ma
         interface: String::new(),
         scope: Scope::from_number(scope),
     }))
+}
+
+/// `struct rtmsg` that asks for every route of a family.
+pub(super) fn route_dump_header(family: Family) -> [u8; 12] {
+    [family.number(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+/// None for a route that does not lead to one address of this host.
+pub(super) fn read_local_route(
+    frame: &Frame<'_>,
+) -> Result<Option<(LinkIndex, std::net::IpAddr)>, Malformed> {
+    const RTN_LOCAL: u8 = 2;
+    let (header, attributes) = frame.split::<12>()?;
+    let [family, prefix, _, _, _, _, _, kind, ..] = header;
+    if kind != RTN_LOCAL || Family::from_number(family).is_none_or(|family| family.bits() != prefix) {
+        return Ok(None);
+    }
+    let (mut link, mut address) = (None, None);
+    for attribute in attributes {
+        let attribute = attribute?;
+        match attribute.kind {
+            RTA_DST => address = Some(attribute.ip()?),
+            RTA_OIF => link = Some(LinkIndex(attribute.u32()?)),
+            _ => {}
+        }
+    }
+    Ok(link.zip(address))
 }
 
 fn value_of(attributes: Attributes<'_>, kind: u16) -> Result<Option<std::net::IpAddr>, Malformed> {

@@ -34,6 +34,13 @@ fn a_veth_pair_with_addresses_and_routes_as_the_ip_tool_sees_it() {
                 let destination = destination.parse().unwrap();
                 routes.add_route(&Route { destination, prefix, next_hop }).unwrap();
             }
+            routes.add_blackhole_rule("left", "10.96.0.0".parse().unwrap(), 12).unwrap();
+            routes.add_blackhole_rule("left", "fd00:96::".parse().unwrap(), 112).unwrap();
+            let rules = [exec("ip", &["-4", "rule"]), exec("ip", &["-6", "rule"])].concat();
+            assert!(rules.contains("from all to 10.96.0.0/12 iif left blackhole"), "{rules}");
+            assert!(rules.contains("from all to fd00:96::/112 iif left blackhole"), "{rules}");
+            let local = routes.delivered(Family::V4).unwrap();
+            assert!(local.contains(&(link, "192.168.1.1".parse().unwrap())), "{local:?}");
             let list = routes.addresses().unwrap();
             (list, exec("ip", &["-4", "route"]), exec("ip", &["-6", "route"]))
         })
@@ -99,7 +106,7 @@ proptest! {
     fn random_replies_never_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
         let bytes = Message::new(RTM_NEWLINK, 0, &body).finish(1, 0).unwrap();
         for frame in Frames::new(&bytes).flatten() {
-            let _ = (bytes::read_link(&frame), bytes::read_address(&frame));
+            let _ = (bytes::read_link(&frame), bytes::read_address(&frame), bytes::read_local_route(&frame));
         }
     }
 }
