@@ -62,6 +62,7 @@ impl Protocol {
 #[derive(Debug)]
 pub struct Socket {
     inner: netlink_sys::Socket,
+    port: u32,
     sequence: u32,
     buffer: Vec<u8>,
 }
@@ -71,7 +72,7 @@ impl Socket {
     pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
         let mut inner =
             netlink_sys::Socket::new(protocol.number()).map_err(NetlinkError::io("open a netlink socket"))?;
-        inner.bind_auto().map_err(NetlinkError::io("bind a netlink socket"))?;
+        let address = inner.bind_auto().map_err(NetlinkError::io("bind a netlink socket"))?;
         let patience = TimeVal::new(PATIENCE_SECONDS, 0);
         setsockopt(&inner, sockopt::ReceiveTimeout, &patience)
             .map_err(NetlinkError::errno_of("limit the waiting time of a netlink socket"))?;
@@ -79,7 +80,12 @@ impl Socket {
         let _ = inner.set_cap_ack(true);
         let _ = inner.set_ext_ack(true);
         let _ = inner.set_netlink_get_strict_chk(true);
-        Ok(Self { inner, sequence: 0, buffer: Vec::with_capacity(FIRST_BUFFER) })
+        Ok(Self { inner, port: address.port_number(), sequence: 0, buffer: Vec::with_capacity(FIRST_BUFFER) })
+    }
+
+    /// The port of this socket: notifications about its changes carry it.
+    pub fn port(&self) -> u32 {
+        self.port
     }
 
     /// Sends a change and waits for its acknowledgement. `what` is a verb phrase for the error text.
