@@ -1,1 +1,116 @@
 //! Objects from the API server.
+//!
+//! In: a kubeconfig, a server URL or a pod's service account. Out: complete lists after each (re-)list, single objects
+//! after each change.
+//!
+//! Invariants
+//! - A list is sent when its last object has come, never before and never because of an error.
+//! - Server trouble is retried for ever, with growing, jittered delays; it is logged once per outage.
+//! - An object of any shape is decoded; what is wrong with it becomes complaints.
+//!
+//! Why not the watcher of `kube::runtime`? It resumes for ever from a resource version that the server refuses with
+//! HTTP 410, logs every failure by itself, and does not tell when a broken watch works again.
+
+mod connect;
+mod desk;
+mod follow;
+mod outage;
+mod single;
+#[cfg(test)]
+mod tests;
+mod watched;
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use kube::Client;
+use tracing::info;
+
+use crate::convert::Interner;
+use crate::{Sink, SourceError};
+use desk::{Desk, EndpointsDesk, Services, Slices};
+use follow::{Follower, Patience, Selection};
+use outage::Outages;
+use single::{CidrDesk, NodeDesk};
+
+/// How to reach the API server, and who we are.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The kubeconfig file. Without it and without `master`, the pod's service account is used.
+    pub kubeconfig: Option<PathBuf>,
+    /// The server's URL; replaces the kubeconfig's.
+    pub master: Option<String>,
+    /// The own node's name.
+    pub node_name: String,
+}
+
+/// What all watches share.
+#[derive(Clone)]
+struct Shared {
+    sink: Sink,
+    interner: Arc<Mutex<Interner>>,
+    outages: Arc<Outages>,
+}
+
+/// Lists and watches Services, EndpointSlices (or Endpoints), the own Node and ServiceCIDRs, for ever.
+///
+/// # Errors
+///
+/// If the configuration cannot work. Trouble with the server is retried instead.
+pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> {
+    let (client, server) = connect::client(&config).await?;
+    info!(%server, "watching the API server");
+    run_with(&client, &config.node_name, &server, sink).await
+}
+
+async fn run_with(
+    client: &Client,
+    node_name: &str,
+    server: &str,
+    sink: Sink,
+) -> Result<Infallible, SourceError> {
+    let shared = Shared { sink, interner: Arc::default(), outages: Arc::new(Outages::new(server)) };
+    tokio::join!(
+        services(client, shared.clone()),
+        endpoints(client, shared.clone()),
+        node(client, node_name, shared.clone()),
+        cidrs(client, shared),
+    );
+    // Only watches that gave up come here, and that of Services never does.
+    std::future::pending().await
+}
+
+async fn services(client: &Client, shared: Shared) {
+    let selection = Selection {
+        labels: Some("!service.kubernetes.io/service-proxy-name".to_owned()),
+        fields: Some("spec.clusterIP!=None".to_owned()),
+    };
+    let desk = Desk::<Services>::new(&shared);
+    Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
+}
+
+/// EndpointSlices; Endpoints if the server does not know the former.
+async fn endpoints(client: &Client, shared: Shared) {
+    let labels = Some("!service.kubernetes.io/headless".to_owned());
+    let selection = Selection { labels, fields: None };
+    let desk = Desk::<Slices>::new(&shared);
+    let follower = Follower::new(client, selection.clone(), desk, shared.outages.clone());
+    follower.run(Patience::UntilUnknown).await;
+    info!("the API server has no EndpointSlices (discovery.k8s.io/v1); watching Endpoints instead");
+    let desk = EndpointsDesk::new(&shared);
+    Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
+}
+
+async fn node(client: &Client, name: &str, shared: Shared) {
+    let selection = Selection { labels: None, fields: Some(format!("metadata.name={name}")) };
+    let desk = NodeDesk::new(name, &shared);
+    Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
+}
+
+async fn cidrs(client: &Client, shared: Shared) {
+    let desk = CidrDesk::new(&shared);
+    let follower = Follower::new(client, Selection::default(), desk, shared.outages);
+    follower.run(Patience::UntilRefused).await;
+    info!("the API server gives no ServiceCIDRs (an older cluster or an older role); going on without them");
+}

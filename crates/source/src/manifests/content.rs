@@ -170,7 +170,7 @@ fn name_of<O: Object>(wire: &O) -> ObjectName {
 }
 
 /// Decoding a value that is already parsed cannot fail; if it did, the object would lack everything.
-fn decode<O: Object + Default>(value: Value) -> O {
+fn decode<O: Object>(value: Value) -> O {
     match Lax::deserialize(value) {
         Ok(Lax::Is(object)) => object,
         Ok(Lax::Absent | Lax::Wrong(_)) | Err(_) => O::default(),

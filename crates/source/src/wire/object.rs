@@ -1,5 +1,7 @@
 //! The objects themselves. Field names are those of the Kubernetes API in camel case.
 
+use std::fmt::Debug;
+
 use serde::Deserialize;
 use serde::de::MapAccess;
 use serde::de::value::MapAccessDeserializer;
@@ -7,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use super::lax::{Lax, List, Shape};
 
 /// An object that is listed and watched by itself.
-pub(crate) trait Object: Shape {
+pub(crate) trait Object: Shape + Clone + Debug + Default + Send + 'static {
     /// API group; empty for the core group.
     const GROUP: &'static str;
     /// `kind`.

@@ -1,0 +1,302 @@
+//! List, watch, resume: the life of one watch.
+//!
+//! In: an API path with selectors. Out: calls of a [`Collector`].
+//!
+//! Invariants
+//! - `begin`, then `add` for each object, then `finish`: only a list that came to its end is finished.
+//! - After `finish`, every change since that list reaches `apply` or `delete`, or a new list is begun.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::debug;
+
+use super::outage::{Outages, Trouble, delay};
+use super::watched::Watched;
+use crate::wire::Object;
+
+/// Objects per page where the server cannot stream a list.
+const PAGE: u32 = 500;
+/// The server must begin its answer within this time.
+const ANSWER: Duration = Duration::from_secs(30);
+/// A page of a list must be there within this time.
+const PAGE_ANSWER: Duration = Duration::from_secs(60);
+/// A streamed list that pauses for so long without its end mark comes from a server that does not know such lists.
+const STREAM_PAUSE: Duration = Duration::from_secs(10);
+/// A watch that lived for so long is a working one.
+const SETTLED: Duration = Duration::from_secs(1);
+/// The server ends a watch between this many seconds and [`WATCH_SPREAD`] more.
+const WATCH_SECONDS: u32 = 240;
+const WATCH_SPREAD: u32 = 50;
+/// The longest delay that the server may ask for.
+const MAX_ASKED: Duration = Duration::from_secs(30);
+/// The annotation of the bookmark that ends a streamed list.
+const LIST_END: &str = "k8s.io/initial-events-end";
+
+/// What becomes of the objects.
+pub(super) trait Collector {
+    /// The object.
+    type Wire: Object;
+
+    /// A list begins; an unfinished one is void.
+    fn begin(&mut self);
+    /// An object of the list; the same object may come again, newer.
+    fn add(&mut self, wire: &Self::Wire);
+    /// The list is complete.
+    fn finish(&mut self);
+    /// An object is new or changed.
+    fn apply(&mut self, wire: &Self::Wire);
+    /// An object is gone.
+    fn delete(&mut self, wire: &Self::Wire);
+}
+
+/// Which objects are wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    /// Label selector.
+    pub(super) labels: Option<String>,
+    /// Field selector.
+    pub(super) fields: Option<String>,
+}
+
+/// When to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Never.
+    Endless,
+    /// When the server refuses the list (403) or does not know it (404).
+    UntilRefused,
+    /// When the server says that it has no such API group.
+    UntilUnknown,
+}
+
+/// How lists are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    /// As a watch that begins with all objects.
+    Streamed,
+    /// Page by page.
+    Paged,
+}
+
+/// Follows all objects of one kind.
+pub(super) struct Follower<C: Collector> {
+    client: Client,
+    api: Api<Watched<C::Wire>>,
+    selection: Selection,
+    collector: C,
+    outages: Arc<Outages>,
+    listing: Listing,
+    /// Where to resume; nothing if a list is needed.
+    version: Option<String>,
+    failures: u32,
+    random: RandomState,
+}
+
+impl<C: Collector> Follower<C> {
+    /// Nothing is asked for yet.
+    pub(super) fn new(client: &Client, selection: Selection, collector: C, outages: Arc<Outages>) -> Self {
+        Self {
+            client: client.clone(),
+            api: Api::all(client.clone()),
+            selection,
+            collector,
+            outages,
+            listing: Listing::Streamed,
+            version: None,
+            failures: 0,
+            random: RandomState::new(),
+        }
+    }
+
+    /// Runs until a trouble is a reason to give up.
+    pub(super) async fn run(mut self, patience: Patience) {
+        loop {
+            let Err(trouble) = self.session().await else { continue };
+            if self.version.is_none() && self.gives_up(patience, &trouble).await {
+                return;
+            }
+            let is_list_refused = matches!(trouble, Trouble::Invalid(_)) && self.version.is_none();
+            if is_list_refused && self.listing == Listing::Streamed {
+                debug!(
+                    resource = C::Wire::PLURAL,
+                    ?trouble,
+                    "the server cannot stream lists; fetching pages"
+                );
+                self.listing = Listing::Paged;
+                continue;
+            }
+            if matches!(trouble, Trouble::Gone | Trouble::Garbled(_) | Trouble::Invalid(_)) {
+                self.version = None;
+            }
+            self.outages.failed(C::Wire::PLURAL, &trouble);
+            let asked =
+                if let Trouble::Busy(asked) = trouble { asked.min(MAX_ASKED) } else { Duration::ZERO };
+            let random = self.random.hash_one(self.failures);
+            sleep(delay(self.failures, random).max(asked)).await;
+            self.failures = self.failures.saturating_add(1);
+        }
+    }
+
+    async fn gives_up(&self, patience: Patience, trouble: &Trouble) -> bool {
+        match patience {
+            Patience::Endless => false,
+            Patience::UntilRefused => matches!(trouble, Trouble::NotFound | Trouble::Forbidden),
+            Patience::UntilUnknown => *trouble == Trouble::NotFound && !self.is_group_known().await,
+        }
+    }
+
+    /// A 404 may come from something in between; only the list of API groups decides.
+    async fn is_group_known(&self) -> bool {
+        let Ok(Ok(list)) = timeout(ANSWER, self.client.list_api_groups()).await else { return true };
+        let mut groups = list.groups.iter().filter(|group| group.name == C::Wire::GROUP);
+        groups.any(|group| group.versions.iter().any(|version| version.version == "v1"))
+    }
+
+    /// Something good came from the server.
+    fn works(&mut self) {
+        self.failures = 0;
+        self.outages.recovered(C::Wire::PLURAL);
+    }
+
+    /// One watch, with a list before it if there is nothing to resume. Ends well when the server ends the watch.
+    async fn session(&mut self) -> Result<(), Trouble> {
+        if self.version.is_none() && self.listing == Listing::Paged {
+            self.list_pages().await?;
+        }
+        let mut parameters = self.watch_parameters();
+        let is_list = self.version.is_none();
+        parameters.send_initial_events = is_list;
+        let version = self.version.clone().unwrap_or_default();
+        let answer = self.api.watch(&parameters, &version);
+        let answer = timeout(ANSWER, answer).await.map_err(|_| Trouble::Silent)?;
+        let mut stream = pin!(answer.map_err(|error| Trouble::of(&error))?);
+        if is_list {
+            self.stream_list(&mut stream).await?;
+        }
+        self.watch(&mut stream, parameters.timeout).await
+    }
+
+    fn watch_parameters(&self) -> WatchParams {
+        // Spread, so that the watches of a cluster do not end all at once.
+        let random = self.random.hash_one(&self.version);
+        let spread = u32::try_from(random % u64::from(WATCH_SPREAD)).unwrap_or(0);
+        WatchParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            timeout: Some(WATCH_SECONDS + spread),
+            bookmarks: true,
+            send_initial_events: false,
+        }
+    }
+
+    async fn list_pages(&mut self) -> Result<(), Trouble> {
+        self.collector.begin();
+        let mut parameters = ListParams {
+            label_selector: self.selection.labels.clone(),
+            field_selector: self.selection.fields.clone(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        loop {
+            let page = timeout(PAGE_ANSWER, self.api.list(&parameters)).await.map_err(|_| Trouble::Silent)?;
+            let page = page.map_err(|error| Trouble::of(&error))?;
+            page.items.iter().for_each(|item| self.collector.add(&item.object));
+            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if parameters.continue_token.is_some() {
+                continue;
+            }
+            let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+            self.version = Some(version.ok_or_else(|| Trouble::Garbled("a list without a version".into()))?);
+            self.collector.finish();
+            self.works();
+            return Ok(());
+        }
+    }
+
+    /// Takes the objects of a streamed list up to its end mark.
+    async fn stream_list<S>(&mut self, stream: &mut S) -> Result<(), Trouble>
+    where
+        S: Stream<Item = kube::Result<WatchEvent<Watched<C::Wire>>>> + Unpin,
+    {
+        self.collector.begin();
+        loop {
+            let Ok(item) = timeout(STREAM_PAUSE, stream.next()).await else {
+                return Err(Trouble::Invalid("the streamed list has no end".into()));
+            };
+            let event = item.ok_or_else(|| Trouble::Unreachable("the list was cut off".into()))?;
+            match event.map_err(|error| Trouble::of(&error))? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.collector.add(&object.object)
+                }
+                WatchEvent::Bookmark(mark) if mark.metadata.annotations.contains_key(LIST_END) => {
+                    self.version = Some(mark.metadata.resource_version);
+                    self.collector.finish();
+                    self.works();
+                    return Ok(());
+                }
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Deleted(_) => return Err(Trouble::Garbled("a deletion within a list".into())),
+                WatchEvent::Error(status) => return Err(Trouble::of_status(&status)),
+            }
+        }
+    }
+
+    /// Takes changes until the server ends the watch.
+    async fn watch<S>(&mut self, stream: &mut S, seconds: Option<u32>) -> Result<(), Trouble>
+    where
+        S: Stream<Item = kube::Result<WatchEvent<Watched<C::Wire>>>> + Unpin,
+    {
+        let start = Instant::now();
+        let mut is_settled = false;
+        // The server ends the watch in time; if even that does not come, the connection is dead.
+        let end = start + Duration::from_secs(seconds.unwrap_or(WATCH_SECONDS).into()) + STREAM_PAUSE;
+        loop {
+            let item = tokio::select! {
+                item = stream.next() => item,
+                () = sleep_until(start + SETTLED), if !is_settled => {
+                    is_settled = true;
+                    self.works();
+                    continue;
+                }
+                () = sleep_until(end) => None,
+            };
+            match item {
+                Some(event) => self.change(event.map_err(|error| Trouble::of(&error))?)?,
+                None if start.elapsed() < SETTLED => {
+                    return Err(Trouble::Unreachable("the watch was cut off at once".into()));
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes one change.
+    fn change(&mut self, event: WatchEvent<Watched<C::Wire>>) -> Result<(), Trouble> {
+        let version = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                self.collector.apply(&object.object);
+                object.resource_version().to_owned()
+            }
+            WatchEvent::Deleted(object) => {
+                self.collector.delete(&object.object);
+                object.resource_version().to_owned()
+            }
+            WatchEvent::Bookmark(mark) => mark.metadata.resource_version,
+            WatchEvent::Error(status) => return Err(Trouble::of_status(&status)),
+        };
+        // Without a version there is nothing to resume from; the old one is still right, only older.
+        if !version.is_empty() {
+            self.version = Some(version);
+        }
+        self.works();
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! One test per story.
+
+use tokio::net::TcpListener;
+
+use super::server::status;
+use super::*;
+
+/// Sends one streamed list, then keeps the watch open in the returned hand.
+fn streamed(objects: Vec<Value>, version: u32) -> (mpsc::UnboundedSender<Value>, Reply) {
+    let mut lines: Vec<_> = objects.into_iter().map(|object| line("ADDED", object)).collect();
+    lines.push(list_end(version));
+    stream(lines)
+}
+
+#[tokio::test]
+async fn lists_then_changes() {
+    let (services, services_reply) = streamed(vec![service("a", 1), service("b", 2)], 5);
+    let (slices, slices_reply) = streamed(vec![slice("a-1", 3)], 5);
+    let node = json!({"metadata": {"name": "n1", "resourceVersion": "4"}, "status": {"addresses": [
+        {"type": "InternalIP", "address": "10.0.0.9"}]}});
+    let (nodes, nodes_reply) = streamed(vec![node.clone()], 5);
+    let cidr = json!({"metadata": {"name": "kubernetes", "resourceVersion": "4"}, "spec": {"cidrs": ["10.96.0.0/12"]}});
+    let (_cidrs, cidrs_reply) = streamed(vec![cidr], 5);
+    let server = FakeServer::start(script(vec![
+        Answers::new(SERVICES, [services_reply]),
+        Answers::new(SLICES, [slices_reply]),
+        Answers::new(NODES, [nodes_reply]),
+        Answers::new(CIDRS, [cidrs_reply]),
+    ]))
+    .await;
+    let mut running = Running::on(&server.url);
+    let want = ["cidrs [10.96.0.0/12]", "node n1 [10.0.0.9]", "services ns/a ns/b", "slices ns/a-1"];
+    assert_eq!(running.next(4).await, want);
+    services.send(line("MODIFIED", service("a", 6))).expect("open");
+    assert_eq!(running.next(1).await, ["service ns/a"]);
+    services.send(line("DELETED", service("b", 7))).expect("open");
+    assert_eq!(running.next(1).await, ["service gone ns/b"]);
+    slices.send(line("ADDED", slice("a-2", 8))).expect("open");
+    assert_eq!(running.next(1).await, ["slice ns/a-2"]);
+    nodes.send(line("DELETED", node)).expect("open");
+    assert_eq!(running.next(1).await, ["node gone"]);
+    running.nothing().await;
+    assert_eq!(server.count("sendInitialEvents=true"), 4);
+    assert_eq!(server.count("fieldSelector=spec.clusterIP%21%3DNone&labelSelector=%21service.kubernetes.io%2Fservice-proxy-name"), 1);
+    assert_eq!(server.count("labelSelector=%21service.kubernetes.io%2Fheadless"), 1);
+    assert_eq!(server.count("fieldSelector=metadata.name%3Dn1"), 1);
+}
+
+#[tokio::test]
+async fn a_bad_object_is_a_complaint_and_nothing_more() {
+    let mut bad = service("Bad\"name", 2);
+    bad["spec"]["ports"] = json!("none");
+    let mut odd = service("odd", 3);
+    odd["spec"]["ports"] = json!([{"port": {"x": [1, 2]}}, {"port": 80, "name": "ok"}]);
+    let (services, reply) = streamed(vec![service("a", 1), bad.clone(), json!(7), odd], 5);
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, [reply])])).await;
+    let mut running = Running::on(&server.url);
+    let want = [
+        "complaints Service : 1",
+        "complaints Service ns/Bad\\\"name: 1",
+        "complaints Service ns/odd: 2",
+        "services ns/a ns/odd",
+    ];
+    assert_eq!(running.next(4).await, want);
+    services.send(line("MODIFIED", service("odd", 6))).expect("open");
+    assert_eq!(running.next(2).await, ["complaints Service ns/odd: 0", "service ns/odd"]);
+    services.send(line("DELETED", bad)).expect("open");
+    assert_eq!(running.next(1).await, ["complaints Service ns/Bad\\\"name: 0"]);
+    // A good Service that turns headless is gone.
+    let mut headless = service("a", 7);
+    headless["spec"]["clusterIP"] = json!("None");
+    services.send(line("MODIFIED", headless)).expect("open");
+    assert_eq!(running.next(1).await, ["service gone ns/a"]);
+}
+
+#[tokio::test]
+async fn a_watch_that_is_too_old_is_listed_anew_and_never_emptied() {
+    let gone = line("ERROR", status(410));
+    let (first, first_reply) = streamed(vec![service("a", 1), service("b", 2), service("Bad", 3)], 5);
+    let (second, second_reply) = streamed(vec![service("a", 1)], 20);
+    // The third list is cut off in the middle: it must not be taken for a complete one.
+    let (third, third_reply) = stream(vec![]);
+    drop(third);
+    let (fourth, fourth_reply) = streamed(vec![service("a", 1), service("c", 29)], 30);
+    let answers = [
+        first_reply,
+        refusal(401),
+        refusal(500),
+        refusal(410), // The resumed watch is refused as a whole, not by an event.
+        second_reply,
+        third_reply,
+        refusal(403),
+        fourth_reply,
+    ];
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, answers)])).await;
+    let mut running = Running::on(&server.url);
+    assert_eq!(running.next(2).await, ["complaints Service ns/Bad: 1", "services ns/a ns/b"]);
+    first.send(line("MODIFIED", service("a", 7))).expect("open");
+    assert_eq!(running.next(1).await, ["service ns/a"]);
+    drop(first);
+    assert_eq!(running.next(2).await, ["complaints Service ns/Bad: 0", "services ns/a"]);
+    assert_eq!(server.count("resourceVersion=7"), 3, "resumed where it was, until that was too old");
+    second.send(gone).expect("open");
+    assert_eq!(running.next(1).await, ["services ns/a ns/c"]);
+    drop(fourth);
+    running.nothing().await;
+}
+
+#[tokio::test]
+async fn a_server_without_streamed_lists_gives_pages() {
+    let answers = [
+        refusal(422),
+        page(vec![service("a", 1)], 4, "more"),
+        refusal(500), // The second page fails: the list begins again.
+        page(vec![service("a", 1)], 5, "more"),
+        page(vec![service("b", 2)], 5, ""),
+        refusal(410),
+        page(vec![service("b", 2)], 9, ""),
+    ];
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, answers)])).await;
+    let mut running = Running::on(&server.url);
+    assert_eq!(running.next(2).await, ["services ns/a ns/b", "services ns/b"]);
+    assert_eq!(server.count("continue=more"), 2);
+    assert_eq!(server.count("resourceVersion=5"), 1);
+    running.nothing().await;
+}
+
+#[tokio::test]
+async fn refused_connections_and_credentials_only_delay() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let mut running = Running::on(&format!("http://{address}"));
+    running.nothing().await;
+    let (_services, services) = streamed(vec![service("a", 1)], 5);
+    let (_slices, slices) = streamed(vec![], 5);
+    let answers = vec![
+        Answers::new(SERVICES, [refusal(401), Reply::Whole(200, json!("what?")), services]),
+        Answers::new(SLICES, [refusal(503), slices]),
+    ];
+    let server = FakeServer::on(TcpListener::bind(address).await.expect("the port"), script(answers));
+    assert_eq!(running.next(2).await, ["services ns/a", "slices "]);
+    drop(server);
+    running.nothing().await;
+}
+
+#[tokio::test]
+async fn an_old_cluster_gives_endpoints() {
+    let endpoints = |version: u32, ips: &[&str]| {
+        let subsets: Vec<_> =
+            ips.iter().map(|ip| json!({"addresses": [{"ip": ip}], "ports": [{"port": 80}]})).collect();
+        json!({"metadata": {"namespace": "ns", "name": "a", "resourceVersion": version.to_string()}, "subsets": subsets})
+    };
+    let (hand, reply) = streamed(vec![endpoints(1, &["10.1.0.1", "10.1.0.2"])], 5);
+    let groups =
+        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [{"name": "apps", "versions": []}]});
+    let server = FakeServer::start(script(vec![
+        Answers::new("/apis", [refusal(500), Reply::Whole(200, groups)]),
+        Answers::new("/api/v1/endpoints", [reply]),
+    ]))
+    .await;
+    let mut running = Running::on(&server.url);
+    assert_eq!(running.next(1).await, ["slices ns/a-0-ipv4 ns/a-1-ipv4"]);
+    hand.send(line("MODIFIED", endpoints(6, &["10.1.0.1"]))).expect("open");
+    assert_eq!(running.next(2).await, ["slice gone ns/a-1-ipv4", "slice ns/a-0-ipv4"]);
+    hand.send(line("DELETED", endpoints(7, &[]))).expect("open");
+    assert_eq!(running.next(1).await, ["slice gone ns/a-0-ipv4"]);
+    assert_eq!(server.count(CIDRS), 1, "given up");
+    assert!(server.count(SERVICES) > 1, "never given up");
+}
