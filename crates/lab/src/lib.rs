@@ -28,6 +28,7 @@ mod echo;
 mod held;
 mod host;
 mod process;
+pub mod scenario;
 mod topology;
 
 pub use address::Node;

@@ -65,6 +65,11 @@ impl Tracker {
         self.is_complete() && !self.changes.is_empty()
     }
 
+    /// True once the own Node, or at least its name, is known.
+    pub fn knows_node(&self) -> bool {
+        !self.node.name.is_empty()
+    }
+
     /// Number of service ports that wait to be taken.
     pub fn pending(&self) -> usize {
         self.changes.ports.len()

@@ -23,6 +23,7 @@ use switchyard_plan::settings::Settings;
 
 pub use report::{Failure, Kind, Progress, Refused, Report};
 
+use super::canary;
 use super::save::{self, Detail};
 use super::{Iptables, Jump, Position, RestoreOptions, Table, Variant};
 use crate::NextStep;
@@ -225,6 +226,7 @@ impl IptablesMode {
     }
 
     fn ensure_jumps(&self) -> Result<(), Failure> {
+        canary::ensure(&self.programs)?;
         for jump in &JUMPS {
             self.programs.ensure_chain(jump.table, jump.to)?;
             self.programs.ensure_jump(&Jump::from(jump), Position::First)?;

@@ -113,14 +113,22 @@ impl Iptables {
         self.success(command, &finished).map(|()| Ensured::Created)
     }
 
-    /// Inserts a jump that is absent. One that is present stays where it is.
-    pub fn ensure_jump(&self, jump: &Jump, position: Position) -> Result<Ensured, IptablesError> {
+    /// Whether a jump is there. An answer that is not definite is an error.
+    pub fn has_jump(&self, jump: &Jump) -> Result<bool, IptablesError> {
         let (command, check) = self.command("-C", jump.table, &jump.chain, &jump.args)?;
         if check.status.success() {
-            return Ok(Ensured::Existed);
+            return Ok(true);
         }
-        if !says_absent(&check) {
-            return Err(IptablesError::failed(command, &check, &self.lock_file));
+        if says_absent(&check) || says_target_absent(&check, jump) {
+            return Ok(false);
+        }
+        Err(IptablesError::failed(command, &check, &self.lock_file))
+    }
+
+    /// Inserts a jump that is absent. One that is present stays where it is.
+    pub fn ensure_jump(&self, jump: &Jump, position: Position) -> Result<Ensured, IptablesError> {
+        if self.has_jump(jump)? {
+            return Ok(Ensured::Existed);
         }
         let verb = match position {
             Position::First => "-I",

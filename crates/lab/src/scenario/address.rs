@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use switchyard_model::Family;
 
+use crate::address::{self, Node};
+
 /// An address of the lab's plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Symbol {
@@ -44,22 +46,43 @@ impl Symbol {
         matches!(self, Self::Pod(..))
     }
 
-    /// The address in a family.
-    pub fn ip(self, family: Family) -> IpAddr {
-        use crate::plan;
+    /// The address in a family; `None` for a node or pod that the lab cannot have.
+    pub fn ip(self, family: Family) -> Option<IpAddr> {
+        let wire = wire_family(family);
         match self {
-            Self::Client => plan::client_ip(family),
-            Self::Node(n) => plan::node_ip(n, family),
-            Self::Pod(n, i) => plan::pod_ip(n, i, family),
-            Self::Cluster(n) => plan::cluster_ip(n, family),
-            Self::External(n) => plan::external_ip(n, family),
-            Self::LoadBalancer(n) => plan::load_balancer_ip(n, family),
-            Self::Localhost => match family {
+            Self::Client => Some(address::client(wire)),
+            Self::Node(n) => Some(address::node(node(n)?, wire)),
+            Self::Pod(n, i) => address::pod(node(n)?, i, wire),
+            Self::Cluster(n) => numbered(family, "10.96.0.", "fd00:10:96::", n),
+            Self::External(n) => numbered(family, "198.51.100.", "2001:db8:5::", n),
+            Self::LoadBalancer(n) => numbered(family, "192.0.2.", "2001:db8:2::", n),
+            Self::Localhost => Some(match family {
                 Family::V4 => std::net::Ipv4Addr::LOCALHOST.into(),
                 Family::V6 => std::net::Ipv6Addr::LOCALHOST.into(),
-            },
+            }),
         }
     }
+}
+
+/// A node of the lab by its number.
+pub fn node(number: u8) -> Option<Node> {
+    Node::ALL.into_iter().find(|node| node.number() == number)
+}
+
+/// The family in the words of the netlink crate, which knows no Services.
+pub fn wire_family(family: Family) -> crate::Family {
+    match family {
+        Family::V4 => crate::Family::V4,
+        Family::V6 => crate::Family::V6,
+    }
+}
+
+fn numbered(family: Family, v4: &str, v6: &str, number: u8) -> Option<IpAddr> {
+    let prefix = match family {
+        Family::V4 => v4,
+        Family::V6 => v6,
+    };
+    format!("{prefix}{number}").parse().ok()
 }
 
 impl fmt::Display for Symbol {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use switchyard_model::{EndpointSlice, Family, Protocol, Service, ServiceType, SliceEndpoint, TrafficPolicy};
 
 use super::Objects;
+use super::address::Symbol;
 
 /// A `kind: List` of all objects, with addresses of the given families, and the Node n1.
 pub fn to_manifests(objects: &Objects, families: &[Family]) -> String {
@@ -17,7 +18,8 @@ pub fn to_manifests(objects: &Objects, families: &[Family]) -> String {
 }
 
 fn node(objects: &Objects, families: &[Family]) -> Value {
-    let address = |f: &Family| json!({ "type": "InternalIP", "address": crate::plan::node_ip(1, *f).to_string() });
+    let ip = |f: &Family| Symbol::Node(1).ip(*f).map(|ip| ip.to_string());
+    let address = |f: &Family| json!({ "type": "InternalIP", "address": ip(f) });
     let mut labels = json!({});
     if let (Some(zone), Some(map)) = (&objects.zone, labels.as_object_mut()) {
         map.insert("topology.kubernetes.io/zone".into(), json!(zone));
@@ -58,7 +60,7 @@ fn service(service: &Service, families: &[Family]) -> Value {
         ServiceType::ExternalName => "ExternalName",
     };
     let ports = service.ports.iter().map(|p| {
-        json!({ "name": p.name, "protocol": proto(p.protocol), "port": p.port, "nodePort": p.node_port.unwrap_or(0) })
+        json!({ "name": &*p.name, "protocol": proto(p.protocol), "port": p.port, "nodePort": p.node_port.unwrap_or(0) })
     });
     let mut spec = json!({
         "type": kind,
@@ -80,7 +82,7 @@ fn service(service: &Service, families: &[Family]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {
-            "name": service.name.name, "namespace": service.name.namespace,
+            "name": &*service.name.name, "namespace": &*service.name.namespace,
             "creationTimestamp": timestamp(service.created),
         },
         "spec": spec,
@@ -90,12 +92,12 @@ fn service(service: &Service, families: &[Family]) -> Value {
 
 fn slice(slice: &EndpointSlice) -> Value {
     let ports = slice.ports.iter();
-    let ports = ports.map(|p| json!({ "name": p.name, "protocol": proto(p.protocol), "port": p.port }));
+    let ports = ports.map(|p| json!({ "name": &*p.name, "protocol": proto(p.protocol), "port": p.port }));
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {
-            "name": slice.name.name, "namespace": slice.name.namespace,
-            "labels": { "kubernetes.io/service-name": slice.service.name },
+            "name": &*slice.name.name, "namespace": &*slice.name.namespace,
+            "labels": { "kubernetes.io/service-name": &*slice.service.name },
         },
         "addressType": slice.family.as_str(),
         "ports": ports.collect::<Vec<_>>(),
@@ -104,7 +106,8 @@ fn slice(slice: &EndpointSlice) -> Value {
 }
 
 fn endpoint(endpoint: &SliceEndpoint) -> Value {
-    let named = |names: &[std::sync::Arc<str>]| names.iter().map(|n| json!({ "name": n })).collect::<Vec<_>>();
+    let named =
+        |names: &[std::sync::Arc<str>]| names.iter().map(|n| json!({ "name": &**n })).collect::<Vec<_>>();
     let mut value = json!({
         "addresses": [endpoint.address.to_string()],
         "conditions": {
@@ -112,10 +115,13 @@ fn endpoint(endpoint: &SliceEndpoint) -> Value {
             "serving": endpoint.conditions.serving,
             "terminating": endpoint.conditions.terminating,
         },
-        "nodeName": endpoint.node,
+        "nodeName": endpoint.node.as_deref(),
     });
     if let (Some(hints), Some(map)) = (&endpoint.hints, value.as_object_mut()) {
-        map.insert("hints".into(), json!({ "forZones": named(&hints.zones), "forNodes": named(&hints.nodes) }));
+        map.insert(
+            "hints".into(),
+            json!({ "forZones": named(&hints.zones), "forNodes": named(&hints.nodes) }),
+        );
     }
     value
 }

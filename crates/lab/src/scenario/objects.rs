@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use switchyard_model::{
-    Conditions, EndpointSlice, Family, Hints, Port, Protocol, Service, ServiceName, ServiceType, SliceEndpoint,
-    SliceName, SlicePort, TrafficPolicy,
+    Conditions, EndpointSlice, Family, Hints, Port, Protocol, Service, ServiceName, ServiceType,
+    SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
 };
 
 use super::address::Symbol;
@@ -122,7 +122,7 @@ impl Objects {
 
 fn model_service(spec: &ServiceSpec, families: &[Family]) -> Service {
     let both = |symbols: &[Symbol]| {
-        symbols.iter().flat_map(|s| families.iter().map(|f| s.ip(*f))).collect::<Vec<_>>()
+        symbols.iter().flat_map(|s| families.iter().filter_map(|f| s.ip(*f))).collect::<Vec<_>>()
     };
     let port = |p: &PortSpec| Port {
         name: p.name.as_str().into(),
@@ -152,6 +152,7 @@ fn add_to_slice(
     endpoint: &EndpointSpec,
     family: Family,
 ) {
+    let Some(address) = endpoint.pod.ip(family) else { return };
     let kind = family.as_str().to_lowercase();
     let EndpointSpec { port, protocol, port_name, slice, .. } = endpoint;
     let name = format!("{}-{kind}-{protocol}-{port}-{slice}", service.name);
@@ -170,7 +171,7 @@ fn add_to_slice(
     };
     let has_hints = !hints.zones.is_empty() || !hints.nodes.is_empty();
     slice.endpoints.push(SliceEndpoint {
-        address: endpoint.pod.ip(family),
+        address,
         conditions: endpoint.conditions,
         node: match endpoint.pod {
             Symbol::Pod(n, _) => Some(format!("n{n}").into()),

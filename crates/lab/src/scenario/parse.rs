@@ -101,10 +101,10 @@ fn at(text: &str) -> Parsed<(Symbol, u16)> {
 fn service(objects: &mut Objects, text: &str) -> Parsed<()> {
     let mut words = text.split_whitespace();
     let name = service_name(words.next().ok_or("service name expected")?);
-    let (target, proto) = words.next().and_then(|w| w.split_once('/')).ok_or("address:port/protocol expected")?;
+    let (target, proto) =
+        words.next().and_then(|w| w.split_once('/')).ok_or("address:port/protocol expected")?;
     let (cluster_ip, port) = at(target)?;
-    let mut port =
-        PortSpec { name: String::new(), protocol: protocol(proto)?, port, node_port: None };
+    let mut port = PortSpec { name: String::new(), protocol: protocol(proto)?, port, node_port: None };
     let spec = objects.services.entry(name.clone()).or_insert_with(|| ServiceSpec {
         name,
         created: 0,
@@ -238,14 +238,18 @@ mod tests {
                     remove endpoint web n1.1:8080\n\
                     flow tcp client -> n1:30080 : reject";
         let scenario = Scenario::parse("x", text).unwrap();
-        let sizes: Vec<_> = scenario.steps.iter().map(|s| (s.objects.endpoints().count(), s.flows.len())).collect();
+        let sizes: Vec<_> =
+            scenario.steps.iter().map(|s| (s.objects.endpoints().count(), s.flows.len())).collect();
         assert_eq!(sizes, [(1, 1), (0, 1)]);
     }
 
     #[test]
     fn errors_name_the_line() {
         let error = |text: &str| Scenario::parse("x", text).unwrap_err().to_string();
-        assert_eq!(error("\nservice web nowhere:80/tcp"), "x, line 2: unknown address symbol: `service web nowhere:80/tcp`");
+        assert_eq!(
+            error("\nservice web nowhere:80/tcp"),
+            "x, line 2: unknown address symbol: `service web nowhere:80/tcp`"
+        );
         assert!(error("flow tcp client -> n1:99999 : drop").contains("not a number in range"));
         assert!(error("remove endpoint web n1.1:1").contains("no such service"));
     }

@@ -1,0 +1,197 @@
+//! The board between those who see changes and the one thread that acts on them.
+//!
+//! It holds the latest of everything, not a queue: however long a commit takes, what waits behind it is bounded by the
+//! cluster, and the next commit sees only the end result.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use switchyard_model::{Changes, Complaint, Event, Family, ObjectName, Tracker};
+
+/// What woke the loop.
+#[derive(Debug)]
+pub enum Wake {
+    /// Something changed, or somebody harmed our rules; see [`Board::take`].
+    Work,
+    /// The time is over.
+    Time,
+    /// The process ends.
+    Stop,
+}
+
+/// What the loop takes from the board.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// What changed; `None` until the first lists are complete.
+    pub changes: Option<Changes>,
+    /// Families whose rules somebody else changed, and who, as far as is known.
+    pub harmed: BTreeMap<Family, String>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    tracker: Tracker,
+    harmed: BTreeMap<Family, String>,
+    complaints: BTreeMap<ObjectName, Vec<Complaint>>,
+    new_complaints: bool,
+    /// Something was posted since the loop last looked.
+    is_posted: bool,
+    is_stopping: bool,
+    has_started: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Board {
+    inner: Mutex<Inner>,
+    posted: Condvar,
+}
+
+/// What an event meant for the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// There is something to sync.
+    pub is_work: bool,
+    /// Service ports that wait.
+    pub pending: usize,
+}
+
+impl Board {
+    /// An empty board.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Takes in what a source saw.
+    pub fn post(&self, event: Event) -> Posted {
+        let mut inner = self.lock();
+        if let Event::Complaints(object, list) = &event {
+            if list.is_empty() {
+                inner.complaints.remove(object);
+            } else {
+                inner.complaints.insert(object.clone(), list.clone());
+            }
+            inner.new_complaints = true;
+        }
+        let was_complete = inner.tracker.is_complete();
+        inner.tracker.apply(event);
+        let is_work = inner.tracker.has_changes() || was_complete != inner.tracker.is_complete();
+        let pending = inner.tracker.pending();
+        if is_work || inner.new_complaints {
+            inner.is_posted = true;
+            self.posted.notify_all();
+        }
+        Posted { is_work, pending }
+    }
+
+    /// Somebody else changed our rules.
+    pub fn harm(&self, families: impl IntoIterator<Item = Family>, by: &str) {
+        let mut inner = self.lock();
+        inner.harmed.extend(families.into_iter().map(|family| (family, by.to_owned())));
+        inner.is_posted = true;
+        self.posted.notify_all();
+    }
+
+    /// The process ends; the loop comes to an end after what it does now.
+    pub fn stop(&self) {
+        self.lock().is_stopping = true;
+        self.posted.notify_all();
+    }
+
+    /// Waits for work, for the end, or until `deadline`.
+    pub fn wait(&self, deadline: Option<Instant>) -> Wake {
+        let mut inner = self.lock();
+        loop {
+            if inner.is_stopping {
+                return Wake::Stop;
+            }
+            if std::mem::take(&mut inner.is_posted) {
+                return Wake::Work;
+            }
+            let Some(deadline) = deadline else {
+                inner = self.posted.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
+                return Wake::Time;
+            };
+            inner = self.posted.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes everything that waits.
+    pub fn take(&self) -> Taken {
+        let mut inner = self.lock();
+        let changes = inner.tracker.take();
+        inner.has_started |= changes.is_some();
+        Taken { changes, harmed: std::mem::take(&mut inner.harmed) }
+    }
+
+    /// True once the loop has begun to write: before that, no rule of ours can be missing.
+    pub fn has_started(&self) -> bool {
+        self.lock().has_started
+    }
+
+    /// All complaints about objects, if they changed since the last call.
+    pub fn complaints(&self) -> Option<BTreeMap<ObjectName, Vec<Complaint>>> {
+        let mut inner = self.lock();
+        std::mem::take(&mut inner.new_complaints).then(|| inner.complaints.clone())
+    }
+
+    /// True once Services and EndpointSlices are both listed.
+    pub fn is_complete(&self) -> bool {
+        self.lock().tracker.is_complete()
+    }
+
+    /// True if some family waits for repair.
+    pub fn has_harm(&self) -> bool {
+        !self.lock().harmed.is_empty()
+    }
+
+    /// True once the own Node, or at least its name, is known.
+    pub fn knows_node(&self) -> bool {
+        self.lock().tracker.knows_node()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere leaves the values whole: every change is made before anything that could panic.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_loop_wakes_once_for_many_events() {
+        let board = Board::new();
+        assert!(!board.post(Event::Services(vec![])).is_work);
+        assert!(board.take().changes.is_none(), "half a picture is never taken");
+        assert!(board.post(Event::Slices(vec![])).is_work);
+        assert!(matches!(board.wait(None), Wake::Work));
+        assert!(board.take().changes.is_some());
+        let soon = Some(Instant::now() + Duration::from_millis(5));
+        assert!(matches!(board.wait(soon), Wake::Time));
+        board.harm([Family::V4], "nft");
+        assert!(matches!(board.wait(None), Wake::Work));
+        assert_eq!(board.take().harmed.len(), 1);
+        board.stop();
+        assert!(matches!(board.wait(None), Wake::Stop));
+    }
+
+    #[test]
+    fn complaints_are_replaced_and_cleared_by_object() {
+        let board = Board::new();
+        let object = ObjectName::new("Service", "ns", "web");
+        let complaint = Complaint { object: object.clone(), problem: "port 0".into() };
+        board.post(Event::Complaints(object.clone(), vec![complaint]));
+        assert_eq!(board.complaints().map(|c| c.len()), Some(1));
+        assert!(board.complaints().is_none(), "nothing new");
+        board.post(Event::Complaints(object, vec![]));
+        assert_eq!(board.complaints().map(|c| c.len()), Some(0));
+    }
+}

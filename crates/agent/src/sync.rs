@@ -1,0 +1,188 @@
+//! The loop: one plain thread that plans and writes.
+//!
+//! In: a [`Board`]. Out: kernel rules, and what `serve` publishes about them.
+//!
+//! Order after a successful commit: stale flows, health-check ports, network-programming latency, status. Nothing is
+//! written before Services and EndpointSlices are both complete, and the own Node is waited for a while because a
+//! node without a zone and an address would be planned differently.
+//!
+//! Why a thread and not a task? The programs and netlink sockets block, and a network namespace belongs to a thread.
+
+mod family;
+mod told;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use switchyard_model::{Changes, Family, Node};
+use switchyard_plan::book::of_family;
+use switchyard_plan::settings::Settings;
+use switchyard_serve::Moment;
+use switchyard_serve::health::{Eligible, ProxyHealth};
+use switchyard_serve::metrics::Metrics;
+
+pub use family::FamilySync;
+use told::Told;
+
+use crate::board::{Board, Taken, Wake};
+use crate::pace::{Next, Outcome, Pace};
+
+/// How long the own Node is waited for before rules are written without its facts.
+const NODE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Shortest and longest rest between two repairs, so that a fight with another program stays bounded.
+const REPAIR_REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// Works out the settings of a family from the own Node.
+pub type Settle = Box<dyn Fn(&Node, Family) -> Settings + Send>;
+
+/// Whether the first run has to wait for more than its turn.
+enum Patience {
+    /// No.
+    Over,
+    /// Until this time, or for the next event.
+    Until(Option<Instant>),
+}
+
+/// What the loop needs.
+pub struct Loop {
+    /// Where changes are posted.
+    pub board: Arc<Board>,
+    /// Each family that this node has.
+    pub families: Vec<FamilySync>,
+    /// When to run.
+    pub pace: Pace,
+    /// Settings from Node facts.
+    pub settle: Settle,
+    /// Health.
+    pub health: Arc<ProxyHealth>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// What was waiting but not committed.
+    pub waiting: Waiting,
+}
+
+/// What the loop remembers from one run to the next.
+#[derive(Default)]
+pub struct Waiting {
+    /// The own Node.
+    node: Arc<Node>,
+    /// Whether the first lists have been taken.
+    is_started: bool,
+    told: Told,
+    /// Rest before the next repair, and when the last one was.
+    repair: Option<(Duration, Instant)>,
+}
+
+impl Loop {
+    /// Runs until the board is stopped. Rules stay in place.
+    pub fn run(mut self) {
+        let started = Instant::now();
+        for family in &self.families {
+            self.health.updated(family.family(), Moment::now());
+        }
+        loop {
+            if let Some(complaints) = self.board.complaints() {
+                self.waiting.told.complaints(complaints);
+            }
+            let now = Instant::now();
+            let deadline = match (self.pace.next(now), self.patience(started, now)) {
+                (Next::RunNow, Patience::Over) => {
+                    self.once();
+                    continue;
+                }
+                (Next::RunNow, Patience::Until(at)) => at,
+                (Next::WaitUntil(at), _) => Some(at),
+                (Next::WaitForRequest | Next::Running, _) => None,
+            };
+            match self.board.wait(self.earliest(deadline)) {
+                Wake::Work => self.pace.request(),
+                Wake::Time => {}
+                Wake::Stop => return,
+            }
+            self.repair();
+        }
+    }
+
+    /// Before the first run: are the lists complete and the Node known, or was it waited for long enough?
+    fn patience(&self, started: Instant, now: Instant) -> Patience {
+        if !self.board.is_complete() {
+            return Patience::Until(None);
+        }
+        let end = started + NODE_PATIENCE;
+        if self.waiting.is_started || self.board.knows_node() || now >= end {
+            return Patience::Over;
+        }
+        Patience::Until(Some(end))
+    }
+
+    /// A repair that has to rest comes before a later deadline.
+    fn earliest(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let due = self.waiting.repair.map(|(rest, last)| last + rest).filter(|_| self.board.has_harm());
+        [deadline, due].into_iter().flatten().min()
+    }
+
+    /// Repairs do not wait for the pace, only for each other.
+    fn repair(&mut self) {
+        if !self.waiting.is_started || !self.board.has_harm() {
+            return;
+        }
+        let now = Instant::now();
+        let (rest, last) = self.waiting.repair.unwrap_or((REPAIR_REST.0, now - REPAIR_REST.0));
+        let quiet = now.saturating_duration_since(last);
+        if quiet < rest {
+            return;
+        }
+        let rest = if quiet > REPAIR_REST.1 * 2 { REPAIR_REST.0 } else { (rest * 2).min(REPAIR_REST.1) };
+        self.once();
+        self.waiting.repair = Some((rest, Instant::now()));
+    }
+
+    /// One run over all families.
+    fn once(&mut self) {
+        self.pace.started();
+        let Taken { changes, harmed } = self.board.take();
+        for (family, by) in harmed {
+            if let Some(sync) = self.families.iter_mut().find(|f| f.family() == family) {
+                tracing::warn!(%family, %by, "our iptables rules were changed by another program; writing them again");
+                sync.distrust();
+                self.metrics.rules_repaired(family, 1);
+            }
+        }
+        let mut outcome = Outcome::Done;
+        if let Some(changes) = changes {
+            self.waiting.is_started = true;
+            self.note(&changes);
+            for sync in &mut self.families {
+                sync.settle((self.settle)(&self.waiting.node, sync.family()));
+                let ports = of_family(&changes.ports, sync.family());
+                sync.add_triggers(&changes.triggers);
+                if sync.run(ports, &changes, &self.health, &self.metrics).is_err() {
+                    outcome = Outcome::Failed;
+                }
+            }
+        }
+        self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics);
+        self.pace.finished(Instant::now(), outcome);
+    }
+
+    fn note(&mut self, changes: &Changes) {
+        self.metrics.services_changed(changes.service_events);
+        self.metrics.endpoints_changed(changes.slice_events);
+        self.metrics.service_changes_pending(0);
+        self.metrics.endpoint_changes_pending(0);
+        if let Some(node) = &changes.node {
+            self.waiting.node = node.clone();
+            self.health.node_eligible(Eligible::from(&**node));
+        }
+    }
+}
+
+/// Says that something waits: health counts the time from here.
+pub fn queued(families: &[Family], health: &ProxyHealth, metrics: &Metrics, pending: usize) {
+    for family in families {
+        health.queued(*family, Moment::now());
+        metrics.sync_queued(*family, SystemTime::now());
+    }
+    metrics.service_changes_pending(pending);
+}
