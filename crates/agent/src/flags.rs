@@ -146,7 +146,7 @@ pub struct Flags {
           num_args = 0..=1, require_equals = true, hide_default_value = true, value_name = "BOOL")]
     pub masquerade_all: Boolean,
 
-    /// Time until failed rules are tried again. A change is written at once, whatever this is
+    /// Time until rules that could not be written are tried again. Changes do not wait for it
     #[arg(long, value_name = "DURATION", default_value = "30s", help_heading = "Rules")]
     pub iptables_sync_period: String,
 

@@ -76,10 +76,16 @@ impl Given {
 
     /// Those that are refused: name, value and reason.
     pub(super) fn refused(&self) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
-        let asking =
-            self.0.iter().filter(|(_, value)| !value.is_empty() && boolean::read(value) != Some(false));
+        let asking = self.0.iter().filter(|(name, value)| asks(name, value));
         asking.filter_map(|(name, value)| Some((*name, value.as_str(), refusal(name)?)))
     }
+}
+
+/// True unless the value says "leave it": an empty text, or false where a boolean is meant.
+fn asks(name: &str, value: &str) -> bool {
+    let is_boolean = KNOWN.iter().any(|(known, takes)| *known == name && *takes == Boolean);
+    let is_off = is_boolean && boolean::read(value) == Some(false);
+    !value.is_empty() && !is_off
 }
 
 fn refusal(name: &str) -> Option<&'static str> {

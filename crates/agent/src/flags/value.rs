@@ -15,7 +15,7 @@ const LONGEST_INTERFACE: usize = 15;
 /// Ranges split at commas, with at most one per family. Empty text is no range.
 pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     let mut ranges = Vec::new();
-    for part in text.split(',').filter(|_| !text.trim().is_empty()) {
+    for part in text.split(',').filter(|_| !text.is_empty()) {
         ranges.push(cidr(part)?);
     }
     for family in Family::ALL {
@@ -42,7 +42,7 @@ fn is_of(family: Family, range: &IpNet) -> bool {
 /// CIDRs, or the one word `primary`.
 pub(super) fn node_port_ranges(parts: &[String]) -> Result<NodePortRanges, String> {
     let parts: Vec<&str> = match parts {
-        [one] if one.trim().is_empty() => Vec::new(),
+        [one] if one.is_empty() => Vec::new(),
         _ => parts.iter().map(|part| part.trim()).collect(),
     };
     if parts.is_empty() {
