@@ -25,6 +25,9 @@ pub mod restore;
 pub mod rule;
 pub mod trace;
 
+#[cfg(test)]
+mod golden;
+
 pub use planner::{Batch, Planner, RuleCounts};
 
 /// Whether a kernel packet counter can be used in rules.

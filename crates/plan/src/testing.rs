@@ -127,7 +127,11 @@ pub(crate) fn address(family: Family, text: &str) -> IpAddr {
     match family {
         Family::V4 => v4.into(),
         Family::V6 if v4 == Ipv4Addr::LOCALHOST => Ipv6Addr::LOCALHOST.into(),
-        Family::V6 => Ipv6Addr::from((0xfd00_u128 << 112) | u128::from(u32::from(v4))).into(),
+        Family::V6 => {
+            // Decimal digits become hexadecimal ones: people read it, and the order of texts stays the same.
+            let [a, b, c, d] = v4.octets().map(|o| u16::from_str_radix(&o.to_string(), 16).unwrap());
+            Ipv6Addr::new(0xfd00, 0, 0, 0, a, b, c, d).into()
+        }
     }
 }
 
@@ -135,7 +139,8 @@ pub(crate) fn address(family: Family, text: &str) -> IpAddr {
 pub(crate) fn range(family: Family, text: &str) -> IpNet {
     let (ip, length) = text.split_once('/').unwrap();
     let length: u8 = length.parse().unwrap();
-    let length = if family == Family::V4 { length } else { length + 96 };
+    assert_eq!(length % 8, 0, "maps to IPv6 by octets only");
+    let length = if family == Family::V4 { length } else { length * 2 + 64 };
     IpNet::new(address(family, ip), length).unwrap()
 }
 
@@ -151,7 +156,7 @@ pub(crate) fn plain(ip: IpAddr) -> IpAddr {
         IpAddr::V4(_) => ip,
         IpAddr::V6(v6) if v6.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(v6) => {
-            let [.., a, b, c, d] = v6.octets();
+            let [.., a, b, c, d] = v6.segments().map(|s| format!("{s:x}").parse().unwrap_or_default());
             Ipv4Addr::new(a, b, c, d).into()
         }
     }
@@ -160,6 +165,14 @@ pub(crate) fn plain(ip: IpAddr) -> IpAddr {
 /// The same for an address with a port.
 pub(crate) fn plain_socket(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(plain(at.ip()), at.port())
+}
+
+/// The IPv4 range that [`range`] maps to this one.
+pub(crate) fn plain_range(range: &IpNet) -> IpNet {
+    match range {
+        IpNet::V4(_) => *range,
+        IpNet::V6(v6) => IpNet::new(plain(v6.addr().into()), (v6.prefix_len() - 64) / 2).unwrap(),
+    }
 }
 
 /// Endpoints as text, the same for both families.

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use switchyard_model::Family;
 
 use super::*;
-use crate::testing::{World, plain};
+use crate::testing::{World, plain, plain_range};
 
 /// The routes of the first service port, except those whose frontend contains a word of `lost`.
 fn check(text: &str, lost: &[&str], expect: &Expect) {
@@ -32,10 +32,7 @@ fn show_frontend(frontend: &Frontend) -> String {
 fn show_route(route: &Route) -> String {
     let mut shown = format!("{:?} {}", route.kind, show_frontend(&route.frontend));
     if !route.allowed_sources.is_empty() {
-        let range = |r: &IpNet| {
-            let length = 32 + r.prefix_len() - Family::of(r.addr()).host_prefix();
-            format!("{}/{length}", plain(r.addr()))
-        };
+        let range = |r: &IpNet| plain_range(r).to_string();
         let ranges: Vec<String> = route.allowed_sources.iter().map(range).collect();
         shown += &format!(" from {}", ranges.join(" "));
     }
@@ -216,7 +213,7 @@ fn cluster_ip_masquerade_follows_the_settings() {
 fn source_ranges_are_for_load_balancer_ips_only() {
     check(
         &format!(
-            "svc shop/web tcp 10.96.0.1:80 {ALL_FRONTENDS},198.51.100.2 from=10.0.0.0/8,172.16.0.0/12
+            "svc shop/web tcp 10.96.0.1:80 {ALL_FRONTENDS},198.51.100.2 from=10.0.0.0/8,172.16.0.0/16
              ep 10.1.1.1:80"
         ),
         &[],
@@ -225,9 +222,9 @@ fn source_ranges_are_for_load_balancer_ips_only() {
                 Anyone: Pick(Cluster), masquerade Never
             ExternalIp 203.0.113.1:80/tcp
                 Anyone: Pick(Cluster), masquerade Always
-            LoadBalancerIp 198.51.100.1:80/tcp from 10.0.0.0/8 172.16.0.0/12
+            LoadBalancerIp 198.51.100.1:80/tcp from 10.0.0.0/8 172.16.0.0/16
                 Anyone: Pick(Cluster), masquerade Always
-            LoadBalancerIp 198.51.100.2:80/tcp from 10.0.0.0/8 172.16.0.0/12
+            LoadBalancerIp 198.51.100.2:80/tcp from 10.0.0.0/8 172.16.0.0/16
                 Anyone: Pick(Cluster), masquerade Always
             NodePort node:30080/tcp
                 Anyone: Pick(Cluster), masquerade Always

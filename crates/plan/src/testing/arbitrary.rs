@@ -14,7 +14,7 @@ pub(crate) const SERVICES: usize = 6;
 
 pub(crate) const EXTERNAL: [&str; 3] = ["203.0.113.1", "203.0.113.2", "192.168.0.10"];
 pub(crate) const LOAD_BALANCERS: [&str; 3] = ["198.51.100.1", "198.51.100.2", "203.0.113.1"];
-const RANGES: [&str; 3] = ["10.0.0.0/8", "192.168.0.0/24", "172.16.0.0/12"];
+const RANGES: [&str; 3] = ["10.0.0.0/8", "192.168.0.0/24", "172.16.0.0/16"];
 /// The last one is a pod in the own node's network.
 pub(crate) const ENDPOINTS: [&str; 6] = [
     "10.1.0.1:8080",
