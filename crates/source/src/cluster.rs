@@ -84,7 +84,9 @@ async fn run_with(
 async fn services(client: &Client, shared: Shared) {
     let selection = Selection {
         labels: Some("!service.kubernetes.io/service-proxy-name".to_owned()),
-        fields: Some("spec.clusterIP!=None".to_owned()),
+        fields: None,
+        // Servers before 1.21 do not know this field; headless Services are left out here anyway.
+        optional_fields: Some("spec.clusterIP!=None".to_owned()),
     };
     let desk = Desk::<Services>::new(&shared);
     Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
@@ -93,7 +95,7 @@ async fn services(client: &Client, shared: Shared) {
 /// EndpointSlices; Endpoints if the server does not know the former.
 async fn endpoints(client: &Client, shared: Shared) {
     let labels = Some("!service.kubernetes.io/headless".to_owned());
-    let selection = Selection { labels, fields: None };
+    let selection = Selection { labels, ..Selection::default() };
     let desk = Desk::<Slices>::new(&shared);
     let follower = Follower::new(client, selection.clone(), desk, shared.outages.clone());
     follower.run(Patience::UntilUnknown).await;
@@ -103,7 +105,7 @@ async fn endpoints(client: &Client, shared: Shared) {
 }
 
 async fn node(client: &Client, name: &str, shared: Shared) {
-    let selection = Selection { labels: None, fields: Some(format!("metadata.name={name}")) };
+    let selection = Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() };
     let desk = NodeDesk::new(name, &shared);
     Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
 }

@@ -21,5 +21,5 @@ use std::sync::Arc;
 pub use error::SourceError;
 use switchyard_model::Event;
 
-/// Where a source puts its events. It is called from async code and must not block for long.
+/// Where a source puts its events. It is called from any thread, also from async code, and must not block for long.
 pub type Sink = Arc<dyn Fn(Event) + Send + Sync>;

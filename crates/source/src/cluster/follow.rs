@@ -37,6 +37,8 @@ const WATCH_SECONDS: u32 = 240;
 const WATCH_SPREAD: u32 = 50;
 /// The longest delay that the server may ask for.
 const MAX_ASKED: Duration = Duration::from_secs(30);
+/// A watch that cannot be resumed this many times in a row is replaced by a list.
+const FAILURES_BEFORE_LIST: u32 = 4;
 /// The annotation of the bookmark that ends a streamed list.
 const LIST_END: &str = "k8s.io/initial-events-end";
 
@@ -64,6 +66,14 @@ pub(super) struct Selection {
     pub(super) labels: Option<String>,
     /// Field selector.
     pub(super) fields: Option<String>,
+    /// Field selector that only spares work; it is dropped if the server does not know it.
+    pub(super) optional_fields: Option<String>,
+}
+
+impl Selection {
+    fn field_selector(&self) -> Option<String> {
+        self.optional_fields.clone().or_else(|| self.fields.clone())
+    }
 }
 
 /// When to give up.
@@ -123,17 +133,13 @@ impl<C: Collector> Follower<C> {
             if self.version.is_none() && self.gives_up(patience, &trouble).await {
                 return;
             }
-            let is_list_refused = matches!(trouble, Trouble::Invalid(_)) && self.version.is_none();
-            if is_list_refused && self.listing == Listing::Streamed {
-                debug!(
-                    resource = C::Wire::PLURAL,
-                    ?trouble,
-                    "the server cannot stream lists; fetching pages"
-                );
-                self.listing = Listing::Paged;
+            if matches!(trouble, Trouble::Invalid(_))
+                && self.version.is_none()
+                && self.lowers_demands(&trouble)
+            {
                 continue;
             }
-            if matches!(trouble, Trouble::Gone | Trouble::Garbled(_) | Trouble::Invalid(_)) {
+            if self.needs_list(&trouble) {
                 self.version = None;
             }
             self.outages.failed(C::Wire::PLURAL, &trouble);
@@ -142,6 +148,31 @@ impl<C: Collector> Follower<C> {
             let random = self.random.hash_one(self.failures);
             sleep(delay(self.failures, random).max(asked)).await;
             self.failures = self.failures.saturating_add(1);
+        }
+    }
+
+    /// A list was refused as invalid: asks for less, if there is less to ask for.
+    fn lowers_demands(&mut self, trouble: &Trouble) -> bool {
+        let resource = C::Wire::PLURAL;
+        if self.listing == Listing::Streamed {
+            debug!(resource, ?trouble, "the server cannot stream this list; fetching pages");
+            self.listing = Listing::Paged;
+            return true;
+        }
+        let dropped = self.selection.optional_fields.take();
+        if dropped.is_some() {
+            debug!(resource, ?trouble, "the server does not know the field selector; going on without it");
+        }
+        dropped.is_some()
+    }
+
+    /// True if resuming the watch is hopeless.
+    fn needs_list(&self, trouble: &Trouble) -> bool {
+        match trouble {
+            Trouble::Gone | Trouble::Garbled(_) | Trouble::Invalid(_) => true,
+            // A server that was restored from a backup does not know our version for a long time.
+            Trouble::Status(..) => self.failures >= FAILURES_BEFORE_LIST,
+            _ => false,
         }
     }
 
@@ -190,7 +221,7 @@ impl<C: Collector> Follower<C> {
         let spread = u32::try_from(random % u64::from(WATCH_SPREAD)).unwrap_or(0);
         WatchParams {
             label_selector: self.selection.labels.clone(),
-            field_selector: self.selection.fields.clone(),
+            field_selector: self.selection.field_selector(),
             timeout: Some(WATCH_SECONDS + spread),
             bookmarks: true,
             send_initial_events: false,
@@ -201,7 +232,7 @@ impl<C: Collector> Follower<C> {
         self.collector.begin();
         let mut parameters = ListParams {
             label_selector: self.selection.labels.clone(),
-            field_selector: self.selection.fields.clone(),
+            field_selector: self.selection.field_selector(),
             limit: Some(PAGE),
             ..ListParams::default()
         };

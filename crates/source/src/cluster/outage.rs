@@ -104,7 +104,7 @@ impl Trouble {
     fn advice(&self) -> &'static str {
         match self {
             Self::Refused | Self::Unreachable(_) | Self::Silent => {
-                "check that the server runs, its address in the kubeconfig or --master, and the network"
+                "check that the server runs, its address and CA in the kubeconfig or --master, and the network"
             }
             Self::Unauthorized => "check the token or certificate of the kubeconfig; it may have expired",
             Self::Forbidden => "check that the cluster role system:node-proxier is bound to this identity",

@@ -62,7 +62,7 @@ fn read(wire: &wire::Service, interner: &mut Interner, findings: &mut Findings) 
     if labels.is_some_and(|l| l.proxy_name != Lax::Absent) {
         return None;
     }
-    if wire.spec.as_ref().is_some_and(|s| s.cluster_ip.text() == "None") {
+    if wire.spec.as_ref().is_some_and(is_headless) {
         return None;
     }
     let (namespace, name) = namespaced(&wire.metadata, is_dns_label, interner, findings)?;
@@ -90,6 +90,11 @@ fn read(wire: &wire::Service, interner: &mut Interner, findings: &mut Findings) 
         ),
         ports: ports(spec, interner, findings),
     })
+}
+
+fn is_headless(spec: &ServiceSpec) -> bool {
+    let first = spec.cluster_ips.as_ref().and_then(|list| list.first());
+    spec.cluster_ip.text() == "None" || first.is_some_and(|first| first.text() == "None")
 }
 
 fn created(wire: &wire::Service, findings: &mut Findings) -> i64 {

@@ -73,7 +73,7 @@ impl Library {
                 self.was_listed = true;
                 self.files.retain(|path, _| paths.binary_search(path).is_ok());
                 for path in paths {
-                    self.refresh_file(path);
+                    self.refresh_file(&path);
                 }
             }
             Err(error) => {
@@ -87,18 +87,19 @@ impl Library {
         self.send();
     }
 
-    fn refresh_file(&mut self, path: PathBuf) {
-        let stamp = Stamp::of(&path).ok();
-        let known = self.files.entry(path.clone()).or_default();
+    fn refresh_file(&mut self, path: &Path) {
+        let stamp = Stamp::of(path).ok();
+        let known = self.files.entry(path.to_owned()).or_default();
         let is_settled = stamp.is_some_and(|stamp| stamp.is_settled(SystemTime::now()));
         if is_settled && known.stamp == stamp {
             return;
         }
-        known.stamp = stamp.filter(|_| is_settled);
-        let (content, problem) = match files::read(&path, self.config.max_file_bytes) {
-            Ok(text) => (content::read(&path, &text, &mut self.interner), None),
+        let (content, problem) = match files::read(path, self.config.max_file_bytes) {
+            Ok(text) => (content::read(path, &text, &mut self.interner), None),
             Err(problem) => (Content::default(), Some(problem)),
         };
+        // A file that cannot be read is tried again each time: a change of permissions does not move its stamp.
+        known.stamp = stamp.filter(|_| is_settled && problem.is_none());
         let is_good = problem.is_none() && content.is_whole;
         if is_good || (problem.is_none() && !known.content.is_whole) {
             known.content = content;
@@ -106,7 +107,7 @@ impl Library {
             return;
         }
         known.outdated = content.file_complaints;
-        let object = file_name(&path);
+        let object = file_name(path);
         let mut say = |problem: String| known.outdated.push(Complaint { object: object.clone(), problem });
         problem.into_iter().for_each(&mut say);
         if known.content.is_whole {

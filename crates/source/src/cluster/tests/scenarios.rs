@@ -110,6 +110,7 @@ async fn a_watch_that_is_too_old_is_listed_anew_and_never_emptied() {
 async fn a_server_without_streamed_lists_gives_pages() {
     let answers = [
         refusal(422),
+        refusal(400), // The field selector is unknown, too.
         page(vec![service("a", 1)], 4, "more"),
         refusal(500), // The second page fails: the list begins again.
         page(vec![service("a", 1)], 5, "more"),
@@ -121,6 +122,7 @@ async fn a_server_without_streamed_lists_gives_pages() {
     let mut running = Running::on(&server.url);
     assert_eq!(running.next(2).await, ["services ns/a ns/b", "services ns/b"]);
     assert_eq!(server.count("continue=more"), 2);
+    assert_eq!(server.count("clusterIP%21%3DNone"), 2);
     assert_eq!(server.count("resourceVersion=5"), 1);
     running.nothing().await;
 }
