@@ -64,3 +64,27 @@ impl<O: Object> Resource for Watched<O> {
         &mut self.meta
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::api::WatchEvent;
+
+    use super::*;
+    use crate::wire::Service;
+
+    #[test]
+    fn events_decode_in_any_order_and_of_any_shape() {
+        for text in [
+            r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"7","managedFields":[{}]},"spec":[{"a":1}]}}"#,
+            r#"{"object":{"spec":3.5,"metadata":{"resourceVersion":"7"}},"type":"ADDED"}"#,
+        ] {
+            match serde_json::from_str::<WatchEvent<Watched<Service>>>(text).expect("decoded") {
+                WatchEvent::Added(watched) => {
+                    assert_eq!(watched.resource_version(), "7");
+                    assert!(matches!(watched.object.spec, Lax::Wrong(_)));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

@@ -128,6 +128,28 @@ async fn a_server_without_streamed_lists_gives_pages() {
 }
 
 #[tokio::test]
+async fn a_streamed_list_without_an_end_is_not_a_list() {
+    // A server that ignores what it does not know sends the objects and then waits for changes.
+    let (_endless, reply) = stream(vec![line("ADDED", service("a", 1))]);
+    let answers = [reply, page(vec![service("a", 1), service("b", 2)], 5, "")];
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, answers)])).await;
+    let mut running = Running::on(&server.url);
+    assert_eq!(running.next(1).await, ["services ns/a ns/b"]);
+    assert_eq!(server.count("limit=500"), 1);
+}
+
+#[tokio::test]
+async fn a_line_that_nobody_understands_asks_for_a_new_list() {
+    let (hand, reply) = streamed(vec![], 5);
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, [reply])])).await;
+    let mut running = Running::on(&server.url);
+    assert_eq!(running.next(1).await, ["services "]);
+    hand.send(json!({"type": "WEIRD", "object": service("a", 6)})).expect("open");
+    running.nothing().await;
+    assert_eq!(server.count("/api/v1/services?"), 2);
+}
+
+#[tokio::test]
 async fn refused_connections_and_credentials_only_delay() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
