@@ -42,7 +42,7 @@ check: lint ## What needs no root: format, clippy, licences, unit + golden + pro
 lint: ## Format, clippy with warnings as errors, and cargo deny if it is installed
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --workspace check; \
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources; \
 	else echo "NOT CHECKED: licences and sources of dependencies; cargo-deny is not installed" \
 	  "(cargo install --locked cargo-deny)"; fi
 
