@@ -130,8 +130,11 @@ impl Book {
     /// Sets a service port aside because the kernel refused it. `good` is the value that the kernel holds, if any:
     /// traffic goes on by it until the object changes.
     pub fn quarantine(&mut self, name: &ServicePortName, good: Option<Arc<ServicePort>>, cause: String) {
-        let Some(refused) = self.ports.get(name).cloned() else { return };
-        self.put(name, good.filter(|good| *good != refused));
+        let Some(held) = self.ports.get(name).cloned() else { return };
+        self.put(name, good.filter(|good| *good != held));
+        // If an earlier fallback was refused as well, what the object says is still the value set aside first.
+        let earlier = self.quarantined.remove(name);
+        let refused = earlier.map_or(held, |earlier| earlier.refused);
         self.quarantined.insert(name.clone(), Quarantined { refused, cause });
     }
 

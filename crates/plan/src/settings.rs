@@ -74,7 +74,9 @@ pub struct Settings {
 impl Settings {
     /// True if node ports answer on this address, given that it is an address of this node.
     pub fn serves_node_ports_on(&self, local: IpAddr) -> bool {
-        if local.is_loopback() && self.loopback_node_ports == LoopbackNodePorts::Refused {
+        // The kernel never routes from ::1 to another host, whatever was asked for.
+        let is_refused = local.is_ipv6() || self.loopback_node_ports == LoopbackNodePorts::Refused;
+        if local.is_loopback() && is_refused {
             return false;
         }
         match &self.node_ports {

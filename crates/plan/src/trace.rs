@@ -64,11 +64,16 @@ pub fn is_local_pod(settings: &Settings, packet: &Packet) -> bool {
     }
 }
 
+/// True for the addresses of this node; every loopback address is one.
+pub fn is_own(node: &NodeAddresses, ip: IpAddr) -> bool {
+    ip.is_loopback() || node.contains(&ip)
+}
+
 /// Asks the routes.
 pub fn through_routes(book: &Book, node: &NodeAddresses, packet: &Packet) -> Answer {
     let at = |address| Frontend { address, protocol: packet.protocol, port: packet.port };
     let is_node_port =
-        node.contains(&packet.destination) && book.settings().serves_node_ports_on(packet.destination);
+        is_own(node, packet.destination) && book.settings().serves_node_ports_on(packet.destination);
     let node_port = at(FrontendAddress::Node(Family::of(packet.destination)));
     let dialled = [at(FrontendAddress::Ip(packet.destination)), node_port];
     let candidates = if is_node_port { 2 } else { 1 };
@@ -95,7 +100,7 @@ fn follow(
     }
     let fits = |branch: &&Branch| match branch.client {
         Client::LocalPod => is_local_pod(settings, packet),
-        Client::ThisNode => node.contains(&packet.source),
+        Client::ThisNode => is_own(node, packet.source),
         Client::Anyone => true,
     };
     let Some(branch) = route.branches.iter().find(fits) else { return Answer::Untouched };
@@ -111,7 +116,9 @@ fn follow(
     };
     let seen = |address: SocketAddr| {
         let is_hairpin = address.ip() == packet.source;
-        if is_masqueraded || is_hairpin { Seen::Node } else { Seen::Client }
+        // A packet from elsewhere to an endpoint in this node's own network never leaves, so it keeps its source.
+        let stays_here = packet.interface.is_some() && is_own(node, address.ip());
+        if (is_masqueraded || is_hairpin) && !stays_here { Seen::Node } else { Seen::Client }
     };
     Answer::Endpoints(routes.pool(pool).iter().map(|e| (e.address, seen(e.address))).collect())
 }

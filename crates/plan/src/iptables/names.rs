@@ -27,12 +27,18 @@ pub const FIREWALL: &str = "KUBE-FIREWALL";
 /// Empty chain whose loss shows that somebody flushed the table.
 pub const CANARY: &str = "KUBE-PROXY-CANARY";
 
-/// How the names of chains that belong to one service port begin.
-pub const SERVICE_PREFIXES: [&str; 5] = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"];
+/// How the names of chains that belong to one service port begin. Each kind jumps only to kinds after it.
+pub const SERVICE_PREFIXES: [&str; 5] = ["KUBE-FW-", "KUBE-EXT-", "KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-"];
 
 /// True if a chain belongs to some service port, ours or one of an earlier run.
 pub fn is_service_chain(chain: &str) -> bool {
     SERVICE_PREFIXES.iter().any(|prefix| chain.starts_with(prefix))
+}
+
+/// Where a chain stands among those of service ports: in this order each can be deleted on its own, because whatever
+/// jumps to it went before.
+pub fn deletion_order(chain: &str) -> Option<usize> {
+    SERVICE_PREFIXES.iter().position(|prefix| chain.starts_with(prefix))
 }
 
 /// The chains of one service port. Hashes once for all of them.

@@ -11,7 +11,7 @@ use switchyard_model::{ServicePort, ServicePortName};
 use super::base::{Top, static_rules};
 use super::chains::{Chain, Comments, chains};
 use super::dispatch::{Dispatch, dispatch};
-use super::names::is_service_chain;
+use super::names::{deletion_order, is_service_chain};
 use super::restore::Restore;
 use super::rule::{Rule, Table};
 use super::{Config, trace::Ruleset};
@@ -160,20 +160,20 @@ impl Planner {
         let mut planned = 0;
         match step {
             Step::Everything { stale } => {
-                self.counts = RuleCounts::default();
                 self.write_tops(&mut restore);
                 let names: Vec<ServicePortName> = self.book.ports().keys().cloned().collect();
-                planned = self.write_leaves(&names, &mut restore);
+                (planned, self.counts) = self.write_leaves(&names, &mut restore);
                 stale.iter().for_each(|chain| restore.delete(Table::Nat, chain));
             }
             Step::Leaves(names) => {
-                if self.book.ports().keys().next() == names.first() {
-                    self.counts = RuleCounts::default();
-                }
                 self.write_top(Top::NatMarkMasq, &mut restore); // Leaves jump to it.
-                planned = self.write_leaves(names, &mut restore);
+                (planned, _) = self.write_leaves(names, &mut restore);
             }
-            Step::Tops => self.write_tops(&mut restore),
+            Step::Tops => {
+                // Counted here and not leaf by leaf: a step of leaves may be rendered twice, or not at all.
+                self.counts = self.count();
+                self.write_tops(&mut restore);
+            }
             Step::Delete(stale) => stale.iter().for_each(|chain| restore.delete(Table::Nat, chain)),
         }
         Batch { restore, planned }
@@ -308,19 +308,26 @@ impl Planner {
         }
     }
 
-    /// Writes the chains of some service ports and counts their rules. Says how many ports there were.
-    fn write_leaves(&mut self, names: &[ServicePortName], restore: &mut Restore) -> usize {
+    fn count(&self) -> RuleCounts {
+        let mut counts = RuleCounts::default();
+        self.book.ports().values().for_each(|port| add(&mut counts, &self.fragment(port).counts));
+        counts
+    }
+
+    /// Writes the chains of some service ports. Says how many ports there were and counts their rules.
+    fn write_leaves(&self, names: &[ServicePortName], restore: &mut Restore) -> (usize, RuleCounts) {
         let mut planned = 0;
+        let mut counts = RuleCounts::default();
         for name in names {
             let Some(port) = self.book.ports().get(name) else { continue };
             let fragment = self.fragment(port);
             for chain in &fragment.chains {
                 write_chain(chain, name, restore);
             }
-            add(&mut self.counts, &fragment.counts);
+            add(&mut counts, &fragment.counts);
             planned += 1;
         }
-        planned
+        (planned, counts)
     }
 
     fn add_counts(
@@ -332,7 +339,7 @@ impl Planner {
         after.values().for_each(|f| add(&mut self.counts, &f.counts));
     }
 
-    /// Existing chains of service ports that no service port uses.
+    /// Existing chains of service ports that no service port uses, those that jump before those that are jumped to.
     fn stale(&self, existing: &BTreeSet<String>) -> Vec<String> {
         let mut stale: BTreeSet<&String> = existing.iter().filter(|c| is_service_chain(c)).collect();
         if !stale.is_empty() {
@@ -342,7 +349,9 @@ impl Planner {
                 }
             }
         }
-        stale.into_iter().cloned().collect()
+        let mut stale: Vec<String> = stale.into_iter().cloned().collect();
+        stale.sort_by_key(|chain| deletion_order(chain));
+        stale
     }
 }
 

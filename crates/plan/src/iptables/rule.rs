@@ -171,14 +171,14 @@ impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Comment(text) => write!(f, "-m comment --comment \"{}\"", Safe(text)),
-            Self::BareComment(text) => write!(f, "-m comment --comment {}", Safe(text)),
+            Self::BareComment(text) => write!(f, "-m comment --comment {}", Word(text)),
             Self::Protocol(p) => write!(f, "-m {p} -p {p}"),
             Self::Destination(ip) => write!(f, "-d {ip}"),
             Self::DestinationIn(is, range) => write!(f, "{is}-d {range}"),
             Self::DestinationPort(port) => write!(f, "--dport {port}"),
             Self::Source(ip) => write!(f, "-s {ip}"),
             Self::SourceIn(is, range) => write!(f, "{is}-s {range}"),
-            Self::Interface(is, name) => write!(f, "{is}-i {}", Safe(name)),
+            Self::Interface(is, name) => write!(f, "{is}-i {}", Word(name)),
             Self::DestinationLocal => f.write_str("-m addrtype --dst-type LOCAL"),
             Self::SourceLocal => f.write_str("-m addrtype --src-type LOCAL"),
             Self::State(is, states) => write!(f, "-m conntrack {is}--ctstate {states}"),
@@ -223,12 +223,25 @@ struct Safe<'a>(&'a str);
 
 impl fmt::Display for Safe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_plain = |c: char| c == ' ' || (c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\'));
-        for c in self.0.chars().take(MAX_COMMENT) {
-            f.write_char(if is_plain(c) { c } else { '?' })?;
-        }
-        Ok(())
+        write_safe(f, self.0, |c| c == ' ' || is_plain(c))
     }
+}
+
+/// The same for an argument without quotes, which a space would end.
+struct Word<'a>(&'a str);
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_safe(f, self.0, is_plain)
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\')
+}
+
+fn write_safe(f: &mut fmt::Formatter<'_>, text: &str, keeps: impl Fn(char) -> bool) -> fmt::Result {
+    text.chars().take(MAX_COMMENT).try_for_each(|c| f.write_char(if keeps(c) { c } else { '?' }))
 }
 
 #[cfg(test)]
@@ -242,6 +255,10 @@ mod tests {
             Rule::new([hostile], Target::Drop).to_string(),
             " -m comment --comment \"a? -j ACCEPT?-A INPUT ? ??[0m\" -j DROP"
         );
+        let bare = Match::BareComment("a -j ACCEPT".into());
+        assert_eq!(bare.to_string(), "-m comment --comment a?-j?ACCEPT");
+        let interface = Match::Interface(Is::Not, "br 0".into());
+        assert_eq!(interface.to_string(), "! -i br?0");
         let long = Match::Comment("x".repeat(1000)).to_string();
         assert_eq!(long.len(), "-m comment --comment \"\"".len() + 255);
     }

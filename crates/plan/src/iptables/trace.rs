@@ -4,11 +4,11 @@
 //! for a new one: sticky lists are empty.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::base::JUMPS;
 use super::rule::{Is, Match, Rule, Table, Target};
-use crate::trace::{Answer, NodeAddresses, Packet, Seen};
+use crate::trace::{Answer, NodeAddresses, Packet, Seen, is_own};
 
 /// Deeper than any jump of ours; a loop of jumps ends here.
 const MAX_DEPTH: usize = 8;
@@ -88,7 +88,7 @@ impl Ruleset {
 
     /// The filter table and masquerading, for one way through nat.
     fn deliver(&self, walk: Walk<'_>) -> Answer {
-        let is_here = walk.node.contains(&walk.destination.ip());
+        let is_here = is_own(walk.node, walk.destination.ip());
         let hooks: &[&str] = match (walk.packet.interface.is_some(), is_here) {
             (true, true) => &["INPUT"],
             (true, false) => &["FORWARD"],
@@ -108,6 +108,9 @@ impl Ruleset {
             return Answer::Untouched;
         }
         let to = walk.destination;
+        if walk.packet.interface.is_some() && is_here {
+            return Answer::Endpoints(BTreeMap::from([(to, Seen::Client)])); // It never comes to POSTROUTING.
+        }
         let ends = self.hook(Table::Nat, "POSTROUTING", walk);
         let is_masqueraded = ends.iter().any(|(end, _)| *end == End::Masqueraded);
         let seen = if is_masqueraded { Seen::Node } else { Seen::Client };
@@ -216,15 +219,11 @@ impl Walk<'_> {
             Match::Source(ip) => source == *ip,
             Match::SourceIn(is, range) => holds(*is, range.contains(&source)),
             Match::Interface(is, name) => holds(*is, self.comes_in_on(name)),
-            Match::DestinationLocal => self.is_local(self.destination.ip()),
-            Match::SourceLocal => self.is_local(source),
+            Match::DestinationLocal => is_own(self.node, self.destination.ip()),
+            Match::SourceLocal => is_own(self.node, source),
             Match::State(is, states) => holds(*is, self.has_state(states)),
             Match::Marked(is, mark) => holds(*is, self.mark & mark == *mark),
         }
-    }
-
-    fn is_local(&self, ip: IpAddr) -> bool {
-        ip.is_loopback() || self.node.contains(&ip)
     }
 
     fn comes_in_on(&self, pattern: &str) -> bool {
@@ -247,3 +246,6 @@ fn holds(is: Is, value: bool) -> bool {
         Is::Not => !value,
     }
 }
+
+#[cfg(test)]
+mod tests;
