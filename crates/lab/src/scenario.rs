@@ -15,6 +15,9 @@
 //! remove endpoint web n1.1:8080
 //! flow tcp client -> n1:30080 : reject
 //! ```
+//!
+//! What may stand after the colon is in [`Expected`]; the options, which are flags of the agent without their dashes, in
+//! [`OPTIONS`]. A flow to `localhost` is tried in IPv4 only: no mode serves node ports on `::1`.
 
 pub mod address;
 mod manifest;
@@ -26,10 +29,24 @@ pub use objects::{EndpointSpec, Objects, PortSpec, ServiceSpec};
 pub use parse::ParseError;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use switchyard_model::Protocol;
+use switchyard_model::{Family, Protocol};
 
 use address::Symbol;
+
+/// Options that a scenario may set.
+pub const OPTIONS: [&str; 6] = [
+    "cluster-cidr",
+    "detect-local-mode",
+    "iptables-localhost-nodeports",
+    "masquerade-all",
+    "nodeport-addresses",
+    "pod-interface-name-prefix",
+];
+
+/// The pods of the lab: `cluster-cidr` of a scenario that does not set it. `none` means that pods cannot be told.
+pub const CLUSTER_CIDR: &str = "10.1.0.0/16,fd00:10:1::/48";
 
 /// Whose address an endpoint sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,12 +62,16 @@ pub enum Seen {
 pub enum Expected {
     /// Exactly these pods answer, sooner or later each of them.
     Pods(BTreeMap<Symbol, Seen>),
-    /// The client is told at once that nobody answers.
+    /// `sticky` and pods: one of these pods answers, and the same one every time. A tracer takes it for [`Self::Pods`].
+    Sticky(BTreeMap<Symbol, Seen>),
+    /// `reject`: the client is told at once that nobody answers.
     Reject,
-    /// The client hears nothing.
+    /// `drop`: the client hears nothing.
     Drop,
-    /// The proxy does nothing with it; no pod answers.
+    /// `untouched`: the proxy does nothing with it; no pod answers.
     Untouched,
+    /// `http` and a status: the node itself answers a health check so. A tracer takes it for [`Self::Untouched`].
+    Http(u16),
 }
 
 /// A new connection (or datagram) from one place to another.
@@ -68,6 +89,22 @@ pub struct Flow {
     pub port: u16,
     /// What must happen.
     pub expected: Expected,
+}
+
+impl Flow {
+    /// The families it is tried in.
+    pub fn families(&self) -> &'static [Family] {
+        match self.to {
+            Symbol::Localhost => &[Family::V4],
+            _ => &Family::ALL,
+        }
+    }
+}
+
+impl std::fmt::Display for Flow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} -> {}:{}", self.protocol, self.from, self.to, self.port)
+    }
 }
 
 /// Objects at one moment, and flows that are tried then.
@@ -101,9 +138,40 @@ impl Scenario {
         parse::scenario(name, text)
     }
 
+    /// Reads every `*.txt` of a directory, in the order of their names.
+    ///
+    /// # Errors
+    /// What cannot be read, and what [`Self::parse`] complains about.
+    pub fn read_all(directory: &Path) -> std::io::Result<Vec<Self>> {
+        let entries = std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path()));
+        let mut paths: Vec<_> = entries.collect::<std::io::Result<_>>()?;
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == "txt"));
+        paths.sort();
+        let read = |path: &std::path::PathBuf| {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            Self::parse(&name, &std::fs::read_to_string(path)?).map_err(std::io::Error::other)
+        };
+        paths.iter().map(read).collect()
+    }
+
     /// An option's value, or a default.
     pub fn option<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         self.options.get(name).map_or(default, String::as_str)
+    }
+
+    /// The CIDRs of `cluster-cidr`; empty for `none`.
+    pub fn cluster_cidr(&self) -> &str {
+        match self.option("cluster-cidr", CLUSTER_CIDR) {
+            "none" => "",
+            cidrs => cidrs,
+        }
+    }
+
+    /// The options as flags of the agent.
+    pub fn flags(&self) -> Vec<String> {
+        let others = self.options.iter().filter(|(name, _)| *name != "cluster-cidr");
+        let others = others.map(|(name, value)| format!("--{name}={value}"));
+        [format!("--cluster-cidr={}", self.cluster_cidr())].into_iter().chain(others).collect()
     }
 
     /// Every pod that a step of the scenario names, as endpoint or as client.

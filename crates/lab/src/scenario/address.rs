@@ -22,8 +22,10 @@ pub enum Symbol {
     External(u8),
     /// `lb.5`: a load-balancer IP.
     LoadBalancer(u8),
-    /// `localhost`.
+    /// `localhost`: the loopback address of node n1.
     Localhost,
+    /// `gateway`: the address that node n1 has towards its pods, besides `n1`.
+    Gateway,
 }
 
 impl Symbol {
@@ -37,6 +39,7 @@ impl Symbol {
             Some((node, pod)) => Some(Self::Pod(number(node.strip_prefix('n')?)?, number(pod)?)),
             None if text == "client" => Some(Self::Client),
             None if text == "localhost" => Some(Self::Localhost),
+            None if text == "gateway" => Some(Self::Gateway),
             None => Some(Self::Node(number(text.strip_prefix('n')?)?)),
         }
     }
@@ -56,6 +59,7 @@ impl Symbol {
             Self::Cluster(n) => numbered(family, "10.96.0.", "fd00:10:96::", n),
             Self::External(n) => numbered(family, "198.51.100.", "2001:db8:5::", n),
             Self::LoadBalancer(n) => numbered(family, "192.0.2.", "2001:db8:2::", n),
+            Self::Gateway => Some(address::pod_gateway(Node::N1, wire)),
             Self::Localhost => Some(match family {
                 Family::V4 => std::net::Ipv4Addr::LOCALHOST.into(),
                 Family::V6 => std::net::Ipv6Addr::LOCALHOST.into(),
@@ -95,6 +99,7 @@ impl fmt::Display for Symbol {
             Self::External(n) => write!(f, "ext.{n}"),
             Self::LoadBalancer(n) => write!(f, "lb.{n}"),
             Self::Localhost => f.write_str("localhost"),
+            Self::Gateway => f.write_str("gateway"),
         }
     }
 }

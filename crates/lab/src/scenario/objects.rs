@@ -155,7 +155,7 @@ fn add_to_slice(
     let Some(address) = endpoint.pod.ip(family) else { return };
     let kind = family.as_str().to_lowercase();
     let EndpointSpec { port, protocol, port_name, slice, .. } = endpoint;
-    let name = format!("{}-{kind}-{protocol}-{port}-{slice}", service.name);
+    let name = format!("{}-{kind}-{port_name}-{protocol}-{port}-{slice}", service.name).replace("--", "-");
     let name = SliceName::new(&service.namespace, &name);
     let slice = slices.entry(name.clone()).or_insert_with(|| EndpointSlice {
         name,

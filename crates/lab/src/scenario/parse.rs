@@ -6,7 +6,7 @@ use switchyard_model::{Conditions, Protocol, ServiceName, TrafficPolicy};
 
 use super::address::Symbol;
 use super::objects::{EndpointSpec, Objects, PortSpec, ServiceSpec};
-use super::{Expected, Flow, Scenario, Seen, Step};
+use super::{Expected, Flow, OPTIONS, Scenario, Seen, Step};
 
 /// What is wrong with a scenario.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +50,9 @@ fn statement(
     match verb {
         "option" => {
             let (name, value) = rest.split_once('=').unwrap_or((rest, "true"));
+            if !OPTIONS.contains(&name) {
+                return Err("unknown option");
+            }
             options.insert(name.to_owned(), value.to_owned());
         }
         "zone" => step.objects.zone = Some(rest.to_owned()),
@@ -140,7 +143,7 @@ fn service(objects: &mut Objects, text: &str) -> Parsed<()> {
     Ok(())
 }
 
-/// `SERVICE POD:PORT[/PROTO] key=value…`. Replaces an endpoint of the same pod and port.
+/// `SERVICE POD:PORT[/PROTO] key=value…`. Replaces an endpoint of the same pod, port and slice.
 fn endpoint(objects: &mut Objects, text: &str) -> Parsed<()> {
     let mut words = text.split_whitespace();
     let service = service_name(words.next().ok_or("service name expected")?);
@@ -172,7 +175,11 @@ fn endpoint(objects: &mut Objects, text: &str) -> Parsed<()> {
         }
     }
     let all = objects.endpoints.entry(service).or_default();
-    all.retain(|e| (e.pod, e.port, e.protocol, e.slice) != (spec.pod, spec.port, spec.protocol, spec.slice));
+    let is_other = |e: &EndpointSpec| {
+        (e.pod, e.port, e.protocol, e.slice) != (spec.pod, spec.port, spec.protocol, spec.slice)
+            || e.port_name != spec.port_name
+    };
+    all.retain(is_other);
     all.push(spec);
     Ok(())
 }
@@ -217,11 +224,14 @@ fn expectation(text: &str) -> Parsed<Expected> {
         };
         Ok((Symbol::parse(symbol).ok_or("unknown address symbol")?, seen))
     };
-    match text {
-        "reject" => Ok(Expected::Reject),
-        "drop" => Ok(Expected::Drop),
-        "untouched" => Ok(Expected::Untouched),
-        _ => Ok(Expected::Pods(text.split_whitespace().map(pod).collect::<Parsed<_>>()?)),
+    let pods = |text: &str| text.split_whitespace().map(pod).collect::<Parsed<_>>();
+    match text.split_once(char::is_whitespace) {
+        None if text == "reject" => Ok(Expected::Reject),
+        None if text == "drop" => Ok(Expected::Drop),
+        None if text == "untouched" => Ok(Expected::Untouched),
+        Some(("http", status)) => Ok(Expected::Http(number(status.trim())?)),
+        Some(("sticky", some)) => Ok(Expected::Sticky(pods(some)?)),
+        _ => Ok(Expected::Pods(pods(text)?)),
     }
 }
 
@@ -241,6 +251,25 @@ mod tests {
         let sizes: Vec<_> =
             scenario.steps.iter().map(|s| (s.objects.endpoints().count(), s.flows.len())).collect();
         assert_eq!(sizes, [(1, 1), (0, 1)]);
+    }
+
+    #[test]
+    fn every_kind_of_expectation_is_read() {
+        let n1 = BTreeMap::from([(Symbol::Pod(1, 1), Seen::Node)]);
+        assert_eq!(expectation("n1.1@node"), Ok(Expected::Pods(n1.clone())));
+        assert_eq!(expectation("sticky n1.1@node"), Ok(Expected::Sticky(n1)));
+        assert_eq!(expectation("http 503"), Ok(Expected::Http(503)));
+        assert_eq!(expectation("drop"), Ok(Expected::Drop));
+        assert!(expectation("sticky").is_err() && expectation("http ok").is_err());
+    }
+
+    #[test]
+    fn options_become_flags_and_loopback_is_for_ipv4() {
+        let text = "option cluster-cidr=none\noption masquerade-all\nflow tcp n1 -> localhost:1 : untouched";
+        let scenario = Scenario::parse("x", text).unwrap();
+        assert_eq!(scenario.flags(), ["--cluster-cidr=", "--masquerade-all=true"]);
+        assert_eq!(scenario.steps[0].flows[0].families(), [switchyard_model::Family::V4]);
+        assert!(Scenario::parse("x", "option sync=1").is_err());
     }
 
     #[test]

@@ -1,0 +1,183 @@
+//! Every scenario of `scenarios/`, on node n1 of the lab's address plan, through both tracers: routes, and iptables rules. No packet is
+//! sent; the lab sends them, with the same files.
+//!
+//! Steps go through the planner as changes, so what is traced is what incremental planning made of them.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use switchyard_lab::scenario::address::Symbol;
+use switchyard_lab::scenario::{Expected, Flow, Scenario, Seen, Step};
+use switchyard_model::{Event, Family, Tracker};
+use switchyard_plan::book::{Book, of_family};
+use switchyard_plan::iptables::{Config, Planner};
+use switchyard_plan::settings::{
+    LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
+};
+use switchyard_plan::trace::{self, Answer, NodeAddresses, Packet, through_routes};
+
+/// What was tried, and what went wrong.
+#[derive(Default)]
+struct Report {
+    flows: usize,
+    failures: Vec<String>,
+}
+
+#[test]
+fn tracers_agree_with_every_scenario() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let scenarios = Scenario::read_all(&directory).unwrap();
+    let mut report = Report::default();
+    for scenario in &scenarios {
+        Family::ALL.iter().for_each(|family| run(scenario, *family, &mut report));
+    }
+    let Report { flows, failures } = report;
+    // Not a print macro: those are held back for tests that pass.
+    let line = format!("tracer: {} scenarios, {flows} flows, {} failed\n", scenarios.len(), failures.len());
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    assert!(flows > 0 && failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+fn run(scenario: &Scenario, family: Family, report: &mut Report) {
+    let mut tracker = Tracker::new();
+    let mut planner: Option<Planner> = None;
+    for step in &scenario.steps {
+        tracker.apply(Event::Services(step.objects.model_services(&Family::ALL)));
+        tracker.apply(Event::Slices(step.objects.model_slices(&Family::ALL)));
+        let changes = of_family(&tracker.take().unwrap().ports, family);
+        let settings = settings(scenario, step, family);
+        let planner =
+            planner.get_or_insert_with(|| Planner::new(Config::default(), Book::new(settings.clone())));
+        planner.book_mut().settle(settings);
+        planner.partial(changes);
+        for flow in step.flows.iter().filter(|flow| flow.families().contains(&family)) {
+            report.flows += 1;
+            check(scenario, step, flow, planner, &mut report.failures);
+        }
+    }
+}
+
+fn check(scenario: &Scenario, step: &Step, flow: &Flow, planner: &Planner, failures: &mut Vec<String>) {
+    let family = planner.book().settings().family;
+    let node = node_addresses(family);
+    let packet = packet(flow, family);
+    let expected = expected_text(&flow.expected);
+    let answers = [
+        ("routes", through_routes(planner.book(), &node, &packet)),
+        ("iptables", planner.ruleset().trace(&node, &packet)),
+    ];
+    for (tracer, answer) in answers {
+        let got = answer_text(scenario, &answer, family);
+        if got != expected {
+            let (name, line, title) = (&scenario.name, flow.line, &step.title);
+            failures.push(format!(
+                "{name}.txt:{line} {family} {tracer} ({title}): {flow}: expected {expected}, got {got}"
+            ));
+        }
+    }
+}
+
+fn ip(symbol: Symbol, family: Family) -> IpAddr {
+    symbol.ip(family).unwrap()
+}
+
+/// The addresses of n1.
+fn node_addresses(family: Family) -> NodeAddresses {
+    [Symbol::Node(1), Symbol::Gateway, Symbol::Localhost].map(|symbol| ip(symbol, family)).into()
+}
+
+/// The first packet, as it arrives on n1.
+fn packet(flow: &Flow, family: Family) -> Packet {
+    let destination = ip(flow.to, family);
+    let is_from_here = flow.from == Symbol::Node(1);
+    let is_to_here = node_addresses(family).contains(&destination);
+    Packet {
+        // What a host sends to itself comes from the address that it is for.
+        source: if is_from_here && is_to_here { destination } else { ip(flow.from, family) },
+        interface: match flow.from {
+            Symbol::Node(1) => None,
+            Symbol::Pod(1, index) => Some(format!("pod{index}-0")),
+            _ => Some("eth0".into()),
+        },
+        destination,
+        protocol: flow.protocol,
+        port: flow.port,
+    }
+}
+
+fn settings(scenario: &Scenario, step: &Step, family: Family) -> Settings {
+    let node_ip = ip(Symbol::Node(1), family);
+    let node_ports = match scenario.option("nodeport-addresses", "") {
+        "" => NodePortAddresses::All,
+        "primary" => NodePortAddresses::Only(vec![node_ip]),
+        other => panic!("{}: nodeport-addresses={other} is not known here", scenario.name),
+    };
+    let is_loopback_served = scenario.option("iptables-localhost-nodeports", "true") == "true"
+        && family == Family::V4
+        && node_ports == NodePortAddresses::All;
+    Settings {
+        family,
+        node_name: "n1".into(),
+        zone: step.objects.zone.as_deref().map(Into::into),
+        node_ip,
+        detector: detector(scenario, family),
+        masquerade: match scenario.option("masquerade-all", "false") {
+            "true" => MasqueradeClusterIp::All,
+            _ => MasqueradeClusterIp::FromOutside,
+        },
+        node_ports,
+        loopback_node_ports: match is_loopback_served {
+            true => LoopbackNodePorts::Served,
+            false => LoopbackNodePorts::Refused,
+        },
+    }
+}
+
+fn detector(scenario: &Scenario, family: Family) -> LocalDetector {
+    if scenario.option("detect-local-mode", "ClusterCIDR") == "InterfaceNamePrefix" {
+        return LocalDetector::InterfacePrefix(scenario.option("pod-interface-name-prefix", "").into());
+    }
+    let ranges = scenario.cluster_cidr().split(',').filter(|text| !text.is_empty());
+    let mut ranges = ranges.map(|text| text.parse::<ipnet::IpNet>().unwrap());
+    let range = ranges.find(|range| Family::of(range.addr()) == family);
+    range.map_or(LocalDetector::None, LocalDetector::Cidr)
+}
+
+fn expected_text(expected: &Expected) -> String {
+    match expected {
+        Expected::Pods(pods) | Expected::Sticky(pods) => {
+            pods_text(pods.iter().map(|(pod, seen)| (pod.to_string(), *seen)).collect())
+        }
+        Expected::Reject => "reject".into(),
+        Expected::Drop => "drop".into(),
+        Expected::Untouched | Expected::Http(_) => "untouched".into(),
+    }
+}
+
+fn answer_text(scenario: &Scenario, answer: &Answer, family: Family) -> String {
+    let name = |at: &SocketAddr| {
+        let pods = scenario.pods();
+        let pod = pods.iter().find(|pod| pod.ip(family) == Some(at.ip()));
+        pod.map_or_else(|| at.to_string(), ToString::to_string)
+    };
+    let seen = |seen: &trace::Seen| match seen {
+        trace::Seen::Client => Seen::Client,
+        trace::Seen::Node => Seen::Node,
+    };
+    match answer {
+        Answer::Endpoints(some) => pods_text(some.iter().map(|(at, by)| (name(at), seen(by))).collect()),
+        Answer::Reject => "reject".into(),
+        Answer::Drop => "drop".into(),
+        Answer::Untouched => "untouched".into(),
+    }
+}
+
+fn pods_text(pods: BTreeMap<String, Seen>) -> String {
+    let text = |(pod, seen): (String, Seen)| match seen {
+        Seen::Client => format!("{pod}@client"),
+        Seen::Node => format!("{pod}@node"),
+    };
+    pods.into_iter().map(text).collect::<Vec<_>>().join(" ")
+}
