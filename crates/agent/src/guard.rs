@@ -52,7 +52,9 @@ fn poll(board: &Board, programs: &[Iptables], sync_period: Duration) {
                 }
                 Ok(false) => {}
                 // A busy lock says nothing about the rules.
-                Err(error) => tracing::debug!(cause = %with_causes(&error), "cannot look at the canary chain"),
+                Err(error) => {
+                    tracing::debug!(cause = %with_causes(&error), "cannot look at the canary chain")
+                }
             }
         }
     }
@@ -191,7 +193,8 @@ fn is_our_chain(chain: &str) -> bool {
 /// True if a jump of ours or a canary is definitely absent.
 fn has_lost_something(program: &Iptables) -> bool {
     let is_jump_gone = JUMPS.iter().any(|jump| matches!(program.has_jump(&jump.into()), Ok(false)));
-    is_jump_gone || canary::TABLES.into_iter().any(|table| matches!(canary::is_gone(program, table), Ok(true)))
+    is_jump_gone
+        || canary::TABLES.into_iter().any(|table| matches!(canary::is_gone(program, table), Ok(true)))
 }
 
 #[cfg(test)]

@@ -1,1 +1,52 @@
-fn main() {}
+//! Switchyard: a Kubernetes Service proxy. See `switchyard --help`.
+
+use std::process::ExitCode;
+
+use switchyard_agent::flags::{Command, Config, Flags, Task};
+use switchyard_agent::{cleanup, logging, run};
+
+fn main() -> ExitCode {
+    let flags = match Flags::read(std::env::args_os()) {
+        Ok(flags) => flags,
+        Err(error) => {
+            // Printing can only fail if nobody reads.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+    };
+    if let Some(text) = flags.version_text() {
+        println!("{text}");
+        return ExitCode::SUCCESS;
+    }
+    if let Some(Command::Demo(_)) = &flags.command {
+        return ExitCode::FAILURE;
+    }
+    match flags.check() {
+        Ok(config) => end(start(&config)),
+        Err(problems) => {
+            for problem in problems {
+                eprintln!("Error: {problem}");
+            }
+            eprintln!("See `switchyard --help`.");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(config: &Config) -> anyhow::Result<()> {
+    logging::start(config.logging)?;
+    match config.task {
+        Task::Proxy => run::run(config),
+        Task::Cleanup => cleanup::run(config),
+    }
+}
+
+fn end(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -21,7 +21,7 @@ use switchyard_serve::Moment;
 use switchyard_serve::health::{Eligible, ProxyHealth};
 use switchyard_serve::metrics::Metrics;
 
-pub use family::FamilySync;
+pub use family::{FamilySync, with_causes};
 use told::Told;
 
 use crate::board::{Board, Taken, Wake};
@@ -54,6 +54,8 @@ pub struct Loop {
     pub pace: Pace,
     /// Settings from Node facts.
     pub settle: Settle,
+    /// Called once when every family is written for the first time.
+    pub on_first_success: Option<Box<dyn FnOnce() + Send>>,
     /// Health.
     pub health: Arc<ProxyHealth>,
     /// Metrics.
@@ -93,7 +95,7 @@ impl Loop {
                 }
                 (Next::RunNow, Patience::Until(at)) => at,
                 (Next::WaitUntil(at), _) => Some(at),
-                (Next::WaitForRequest | Next::Running, _) => None,
+                (Next::WaitForRequest | Next::WaitForFinish, _) => None,
             };
             match self.board.wait(self.earliest(deadline)) {
                 Wake::Work => self.pace.request(),
@@ -161,6 +163,10 @@ impl Loop {
                     outcome = Outcome::Failed;
                 }
             }
+        }
+        let is_written = outcome == Outcome::Done && self.waiting.is_started;
+        if let Some(act) = self.on_first_success.take_if(|_| is_written) {
+            act();
         }
         self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics);
         self.pace.finished(Instant::now(), outcome);

@@ -9,6 +9,7 @@
 //! | [`conntrack`] | flows: list with a filter, delete one |
 //! | [`monitor`] | who changed nf_tables, as it happens |
 //! | [`nfacct`] | named packet counters |
+//! | [`nftables`] | tables that another program left |
 //! | [`route`] | links, addresses, routes |
 //! | [`netns`] | private network namespaces held by a file descriptor |
 //!
@@ -24,6 +25,7 @@ pub mod message;
 pub mod monitor;
 pub mod netns;
 pub mod nfacct;
+pub mod nftables;
 pub mod route;
 pub mod socket;
 

@@ -58,6 +58,9 @@ impl Protocol {
     }
 }
 
+const NFNL_MSG_BATCH_BEGIN: u16 = 16;
+const NFNL_MSG_BATCH_END: u16 = 17;
+
 /// A blocking socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Socket {
@@ -111,6 +114,23 @@ impl Socket {
         each: &mut dyn FnMut(&Frame<'_>) -> Result<(), NetlinkError>,
     ) -> Result<(), NetlinkError> {
         self.exchange(what, message, NLM_F_DUMP, each)
+    }
+
+    /// Sends one change of a subsystem that takes changes in transactions only, and waits for its acknowledgement.
+    pub fn transaction(
+        &mut self,
+        what: &'static str,
+        subsystem: u8,
+        message: Message,
+    ) -> Result<(), NetlinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.sequence;
+        let bracket = |kind: u16| Message::new(kind, 0, &[0, 0, 0, subsystem]).finish(sequence, 0);
+        let mut bytes = bracket(NFNL_MSG_BATCH_BEGIN)?;
+        bytes.extend(message.finish(sequence, NLM_F_ACK)?);
+        bytes.extend(bracket(NFNL_MSG_BATCH_END)?);
+        self.send(&bytes)?;
+        self.replies(what, sequence, NLM_F_ACK, &mut |_| Ok(()))
     }
 
     /// Joins a multicast group.
@@ -180,6 +200,17 @@ impl Socket {
         self.sequence = self.sequence.wrapping_add(1);
         let sequence = self.sequence;
         self.send(&message.finish(sequence, flags)?)?;
+        self.replies(what, sequence, flags, each)
+    }
+
+    /// Reads up to the end of the exchange with this sequence number.
+    fn replies(
+        &mut self,
+        what: &'static str,
+        sequence: u32,
+        flags: u16,
+        each: &mut dyn FnMut(&Frame<'_>) -> Result<(), NetlinkError>,
+    ) -> Result<(), NetlinkError> {
         let mut first_error = None;
         loop {
             let datagram = match self.receive() {

@@ -27,7 +27,10 @@ impl Told {
             tracing::warn!(object = %complaint.object, problem = %complaint.problem, "an object is wrong; the others go on");
         }
         if fresh.len() > MAX_LINES {
-            tracing::warn!(more = fresh.len() - MAX_LINES, "more objects are wrong; see the metric switchyard_quarantined_objects");
+            tracing::warn!(
+                more = fresh.len() - MAX_LINES,
+                "more objects are wrong; see the metric switchyard_quarantined_objects"
+            );
         }
         self.complaints = now;
     }
@@ -51,7 +54,11 @@ impl Told {
             }
         }
         tell(&self.conflicts, &conflicts, "two Services ask for one frontend");
-        tell(&self.refused, &refused, "the kernel refuses a service port; it is set aside until it changes, the others go on");
+        tell(
+            &self.refused,
+            &refused,
+            "the kernel refuses a service port; it is set aside until it changes, the others go on",
+        );
         self.count(metrics, conflicts.len(), refused.len());
         (self.conflicts, self.refused) = (conflicts, refused);
     }

@@ -1,0 +1,68 @@
+//! `--cleanup`: removes what every mode may have left on this node, and nothing else. Needs no API server.
+
+use anyhow::bail;
+use switchyard_apply::iptables::{
+    Iptables, IptablesError, Variant, VariantChoice, cleanup, family_usable, leftovers,
+};
+use switchyard_model::Family;
+use switchyard_netlink::nftables;
+
+use crate::flags::{Config, IptablesBackend};
+use crate::run::nftables_tables;
+use crate::sync::with_causes;
+
+/// Cleans up. Goes on after the first failure; fails if anything is left.
+pub fn run(config: &Config) -> anyhow::Result<()> {
+    let mut left = 0;
+    for variant in variants(config.iptables_backend) {
+        for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
+            match Iptables::probe(family, variant) {
+                Ok(programs) => left += clean(&programs),
+                // A variant that is not installed has left nothing; without permission nothing can be said.
+                Err(error @ IptablesError::Permission { .. }) => return Err(error.into()),
+                Err(error) => {
+                    tracing::debug!(%family, variant = variant.as_str(), cause = %with_causes(&error), "skipped");
+                }
+            }
+        }
+    }
+    for (family, name) in nftables_tables() {
+        match nftables::delete_table(family, name) {
+            Ok(nftables::Removed::Yes) => {
+                tracing::info!(table = name, ?family, "removed a table of nftables mode")
+            }
+            Ok(nftables::Removed::Absent) => {}
+            Err(error) => {
+                left += 1;
+                tracing::error!(table = name, cause = %with_causes(&error), "cannot remove a table of nftables mode");
+            }
+        }
+    }
+    if left > 0 {
+        bail!("encountered an error while tearing down rules: {left} objects are left, each named above");
+    }
+    Ok(())
+}
+
+/// Both variants, unless the operator named one: an earlier run may have used the other.
+fn variants(backend: IptablesBackend) -> Vec<Variant> {
+    match backend {
+        IptablesBackend::Auto => [VariantChoice::Nft, VariantChoice::Legacy]
+            .into_iter()
+            .filter_map(|choice| choice.resolve().ok())
+            .collect(),
+        IptablesBackend::Nft => vec![Variant::Nft],
+        IptablesBackend::Legacy => vec![Variant::Legacy],
+    }
+}
+
+/// Number of things that are left.
+fn clean(programs: &Iptables) -> usize {
+    let outcome = cleanup(programs, &leftovers::of_every_mode());
+    let (family, variant) = (programs.family(), programs.variant().as_str());
+    tracing::info!(%family, variant, jumps = outcome.jumps, chains = outcome.chains, "removed");
+    for error in &outcome.errors {
+        tracing::error!(%family, variant, cause = %with_causes(error), "something is left");
+    }
+    outcome.errors.len()
+}

@@ -1,0 +1,24 @@
+//! The agent: flags, the loop, wiring and subcommands. It knows who talks to whom, and no details of any mode.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`flags`] | reads and checks the command line |
+//! | [`settings`] | from flags and the Node object to the planner's settings |
+//! | [`run`] | wires a proxy and runs it |
+//! | [`board`] | holds the latest changes between source and loop |
+//! | [`pace`] | decides when to sync; a pure function of time |
+//! | [`sync`] | the loop, and what follows a sync |
+//! | [`guard`] | notices when another program harms our rules |
+//! | [`cleanup`] | `--cleanup` |
+//! | [`logging`], [`duration`] | log lines; Go durations |
+
+pub mod board;
+pub mod cleanup;
+pub mod duration;
+pub mod flags;
+pub mod guard;
+pub mod logging;
+pub mod pace;
+pub mod run;
+pub mod settings;
+pub mod sync;

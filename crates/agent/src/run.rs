@@ -1,0 +1,285 @@
+//! Wires a proxy together and runs it until it is told to stop.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use switchyard_apply::iptables::mode::IptablesMode;
+use switchyard_apply::iptables::{Iptables, VariantChoice, family_usable};
+use switchyard_apply::sysctl::Sysctl;
+use switchyard_model::{Family, Node};
+use switchyard_netlink::nfacct::{Accounts, Available};
+use switchyard_netlink::nftables;
+use switchyard_netlink::route::Routes;
+use switchyard_plan::book::Book;
+use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
+use switchyard_plan::iptables::{self, Counter, InvalidPackets, Planner};
+use switchyard_plan::settings::{LoopbackNodePorts, Settings};
+use switchyard_serve::health::ProxyHealth;
+use switchyard_serve::metrics::{Metrics, Mode};
+use switchyard_serve::server::{self, Listen};
+use switchyard_serve::service_health::ServiceHealth;
+use switchyard_source::{Sink, SourceError, cluster, manifests};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::board::Board;
+use crate::flags::{Config, IptablesBackend, NodePortRanges, OnBindFailure, Source};
+use crate::guard;
+use crate::pace::Pace;
+use crate::settings::{health_check_addresses, settings};
+use crate::sync::{self, FamilySync, Loop, Waiting, with_causes};
+
+/// Everything is written again after this long; see `apply::iptables::mode`.
+const MAX_SYNC_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// How long a sync that is going on may take to end once the process is told to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs the proxy. Rules stay in place when it ends.
+pub fn run(config: &Config) -> anyhow::Result<()> {
+    let node_name = node_name(config)?;
+    let programs = usable_programs(config.iptables_backend)?;
+    let families: Vec<Family> = programs.iter().map(Iptables::family).collect();
+    tell_start(config, &node_name, &programs);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let health = Arc::new(ProxyHealth::new(config.sync_period));
+    let metrics = Arc::new(Metrics::new(Mode::Iptables, &families, env!("CARGO_PKG_VERSION")));
+    let board = Board::new();
+    let node = Node { name: node_name.as_str().into(), ..Node::default() };
+    let mode = iptables_config(config)?;
+    let syncs = programs.iter().map(|program| {
+        let settings = settle(config, &node, program.family());
+        let addresses = health_check_addresses(&settings);
+        let planner = Planner::new(mode, Book::new(settings));
+        let handle = runtime.handle().clone();
+        let ports = ServiceHealth::new(program.family(), handle, health.clone(), &node_name, addresses);
+        FamilySync::new(program.family(), IptablesMode::new(program.clone(), planner), ports)
+    });
+    let families_sync: Vec<FamilySync> = syncs.collect();
+    allow_loopback_node_ports(&families_sync)?;
+    let settings_config = config.clone();
+    let sync_loop = Loop {
+        board: board.clone(),
+        families: families_sync,
+        pace: Pace::new(config.min_sync_period, config.sync_period, MAX_SYNC_INTERVAL),
+        settle: Box::new(move |node, family| settle(&settings_config, node, family)),
+        on_first_success: Some(Box::new(remove_nftables_leftovers)),
+        health: health.clone(),
+        metrics: metrics.clone(),
+        waiting: Waiting::default(),
+    };
+    let worker = thread::Builder::new().name("sync".into()).spawn(move || sync_loop.run())?;
+    guard::start(&board, programs, config.sync_period)?;
+    let outcome = runtime.block_on(serve(config, &node_name, &families, &board, &health, &metrics));
+    board.stop();
+    wait_for(&worker);
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Source and servers, until a signal or an error that cannot be waited out.
+async fn serve(
+    config: &Config,
+    node_name: &str,
+    families: &[Family],
+    board: &Arc<Board>,
+    health: &Arc<ProxyHealth>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<()> {
+    let listen = |address| match config.on_bind_failure {
+        OnBindFailure::Retry => Listen::Retrying(address),
+        OnBindFailure::Exit => Listen::OrFail(address),
+    };
+    let health_server = async {
+        match config.healthz {
+            Some(address) => server::serve_health(listen(address), health.clone(), metrics.clone()).await,
+            None => std::future::pending().await,
+        }
+    };
+    let metrics_server = server::serve_metrics(
+        listen(config.metrics),
+        metrics.clone(),
+        config.mode.as_str(),
+        server::Router::new(),
+    );
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("told to stop; the rules stay in place"),
+        _ = interrupt.recv() => tracing::info!("interrupted; the rules stay in place"),
+        end = source(config, node_name, sink(families, board, health, metrics)) => match end? {},
+        end = health_server => match end? {},
+        end = metrics_server => match end? {},
+    }
+    Ok(())
+}
+
+fn sink(families: &[Family], board: &Arc<Board>, health: &Arc<ProxyHealth>, metrics: &Arc<Metrics>) -> Sink {
+    let (board, health, metrics) = (board.clone(), health.clone(), metrics.clone());
+    let families = families.to_vec();
+    Arc::new(move |event| {
+        let posted = board.post(event);
+        if posted.is_work {
+            sync::queued(&families, &health, &metrics, posted.pending);
+        }
+    })
+}
+
+async fn source(
+    config: &Config,
+    node_name: &str,
+    sink: Sink,
+) -> Result<std::convert::Infallible, SourceError> {
+    match &config.source {
+        Source::Manifests { path } => {
+            let config = manifests::Config {
+                path: path.clone(),
+                node_name: node_name.to_owned(),
+                service_ranges: config.service_ranges.clone(),
+                max_file_bytes: manifests::MAX_FILE_BYTES,
+            };
+            manifests::run(config, sink).await
+        }
+        Source::Cluster { kubeconfig, master } => {
+            let config = cluster::Config {
+                kubeconfig: kubeconfig.clone(),
+                master: master.clone(),
+                node_name: node_name.to_owned(),
+            };
+            cluster::run(config, sink).await
+        }
+    }
+}
+
+fn node_name(config: &Config) -> anyhow::Result<String> {
+    let host = nix::unistd::gethostname().context("cannot read the host name; pass --hostname-override")?;
+    config
+        .node_name(&host.to_string_lossy())
+        .ok_or_else(|| anyhow!("the host name is empty; pass --hostname-override"))
+}
+
+/// The iptables programs of every family that this node has.
+pub fn usable_programs(backend: IptablesBackend) -> anyhow::Result<Vec<Iptables>> {
+    let choice = match backend {
+        IptablesBackend::Auto => VariantChoice::Auto,
+        IptablesBackend::Nft => VariantChoice::Nft,
+        IptablesBackend::Legacy => VariantChoice::Legacy,
+    };
+    let variant = choice.resolve()?;
+    let (mut usable, mut problems) = (Vec::new(), Vec::new());
+    for family in Family::ALL {
+        if !family_usable(family) {
+            tracing::info!(%family, "this node has no such addresses; the family is left alone");
+            continue;
+        }
+        match Iptables::probe(family, variant) {
+            Ok(program) => usable.push(program),
+            Err(error) => problems.push(format!("{family}: {}", with_causes(&error))),
+        }
+    }
+    if usable.is_empty() {
+        bail!("iptables is not available on this host: {}", problems.join("; "));
+    }
+    for problem in problems {
+        tracing::warn!(%problem, "one IP family cannot be served");
+    }
+    Ok(usable)
+}
+
+fn tell_start(config: &Config, node_name: &str, programs: &[Iptables]) {
+    for program in programs {
+        tracing::info!(
+            family = %program.family(), variant = program.variant().as_str(), version = %program.version(),
+            "using iptables"
+        );
+    }
+    if !config.ignored.is_empty() {
+        tracing::warn!(flags = config.ignored.join(" "), "these flags have no effect yet");
+    }
+    tracing::info!(
+        node = node_name, mode = config.mode.as_str(), metrics = %config.metrics,
+        "Switchyard {} starts", env!("CARGO_PKG_VERSION")
+    );
+}
+
+/// Settings of one family. Local addresses are only looked up if node ports are limited to some of them.
+fn settle(config: &Config, node: &Node, family: Family) -> Settings {
+    let addresses = match config.node_ports {
+        NodePortRanges::All => Vec::new(),
+        NodePortRanges::Primary | NodePortRanges::Cidrs(_) => local_addresses(),
+    };
+    settings(config, node, family, &addresses)
+}
+
+fn local_addresses() -> Vec<(String, IpAddr)> {
+    match Routes::open().and_then(|mut routes| routes.addresses()) {
+        Ok(list) => list.into_iter().map(|a| (a.interface, a.address)).collect(),
+        Err(error) => {
+            tracing::warn!(cause = %with_causes(&error), "cannot list this node's addresses; node ports may not answer");
+            Vec::new()
+        }
+    }
+}
+
+fn iptables_config(config: &Config) -> anyhow::Result<iptables::Config> {
+    let sysctl = Sysctl::default();
+    // Missing where connection tracking is not loaded yet: then it is not liberal either.
+    let liberal = sysctl.read("net/netfilter/nf_conntrack_tcp_be_liberal").unwrap_or_default();
+    let is_liberal = liberal.trim().parse::<i64>().is_ok_and(|value| value != 0);
+    let mut accounts = Accounts::open()?;
+    let mut counter = |name| match accounts.ensure(name) {
+        Ok(Available::Yes) => Counter::Present,
+        Ok(Available::No) => Counter::Absent,
+        Err(error) => {
+            tracing::debug!(cause = %with_causes(&error), name, "no packet counter");
+            Counter::Absent
+        }
+    };
+    Ok(iptables::Config {
+        mark: config.masquerade_mark,
+        random_fully: true,
+        invalid: if is_liberal { InvalidPackets::Kept } else { InvalidPackets::Dropped },
+        invalid_counter: counter(INVALID_COUNTER),
+        loopback_counter: counter(LOOPBACK_COUNTER),
+    })
+}
+
+/// Packets to loopback addresses are only routed to other hosts if the kernel is told to.
+fn allow_loopback_node_ports(families: &[FamilySync]) -> anyhow::Result<()> {
+    let is_served = |f: &FamilySync| f.book().settings().loopback_node_ports == LoopbackNodePorts::Served;
+    if families.iter().any(is_served) {
+        Sysctl::default().set_if_different("net/ipv4/conf/all/route_localnet", "1").context(
+            "node ports on loopback addresses need it; or pass --iptables-localhost-nodeports=false",
+        )?;
+    }
+    Ok(())
+}
+
+/// kube-proxy's nftables mode leaves one table per family. They go once our rules stand, so that no connection is
+/// without a proxy in between.
+fn remove_nftables_leftovers() {
+    for (family, name) in nftables_tables() {
+        match nftables::delete_table(family, name) {
+            Ok(nftables::Removed::Yes) => {
+                tracing::info!(table = name, ?family, "removed the rules of nftables mode")
+            }
+            Ok(nftables::Removed::Absent) => {}
+            Err(error) => {
+                tracing::warn!(cause = %with_causes(&error), table = name, "cannot remove the rules of nftables mode; run --cleanup");
+            }
+        }
+    }
+}
+
+/// Tables that proxies in nftables mode use.
+pub fn nftables_tables() -> [(switchyard_netlink::Family, &'static str); 2] {
+    [(switchyard_netlink::Family::V4, "kube-proxy"), (switchyard_netlink::Family::V6, "kube-proxy")]
+}
+
+fn wait_for(worker: &thread::JoinHandle<()>) {
+    let end = std::time::Instant::now() + STOP_PATIENCE;
+    while !worker.is_finished() && std::time::Instant::now() < end {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
