@@ -32,3 +32,6 @@ pub fn health_checks<'a>(
         |(port, addresses): (u16, BTreeSet<IpAddr>)| HealthCheck { port, local_endpoints: addresses.len() };
     found.into_iter().map(|(name, entry)| (name, check(entry))).collect()
 }
+
+#[cfg(test)]
+mod tests;

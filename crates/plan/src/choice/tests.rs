@@ -25,12 +25,12 @@ fn show(world: &World) -> String {
     let port = &world.ports[0];
     let choice = choose(&world.settings, port);
     format!(
-        "topology  {:?}\ncluster   {}\nlocal     {}\nreachable {}\nexists    {}\n",
+        "topology  {:?}, exists {}\ncluster   {}\nlocal     {}\nreachable {}\n",
         topology(&world.settings, port),
+        choice.exists_somewhere,
         endpoints(&choice.cluster),
         endpoints(&choice.local),
         endpoints(&choice.reachable),
-        choice.exists_somewhere,
     )
 }
 
@@ -43,11 +43,10 @@ fn no_endpoints_at_all() {
         "|itp=local|node=30080 etp=local",
         "",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists false
             cluster   -
             local     -
             reachable -
-            exists    false
         "#]],
     );
 }
@@ -65,11 +64,10 @@ fn only_ready_endpoints_are_used() {
          ep 10.1.0.6:80 @there ready-terminating
          ep 10.1.0.7:80 ready-not-serving",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   10.1.0.1:80 10.1.0.6:80 10.1.0.7:80
             local     -
             reachable 10.1.0.1:80 10.1.0.6:80 10.1.0.7:80
-            exists    true
         "#]],
     );
 }
@@ -84,11 +82,10 @@ fn terminating_ones_are_the_clusters_last_resort() {
          ep 10.1.0.3:80 @there dead
          ep 10.1.0.4:80 @there serving-not-ready",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   10.1.0.1:80 10.1.0.2:80
             local     -
             reachable 10.1.0.1:80 10.1.0.2:80
-            exists    true
         "#]],
     );
 }
@@ -102,11 +99,10 @@ fn nothing_usable_means_nothing_exists() {
              ep 10.1.0.2:80 @there dead
              ep 10.1.0.3:80 @there serving-not-ready",
         &expect![[r#"
-                topology  Anywhere
+                topology  Anywhere, exists false
                 cluster   -
                 local     -
                 reachable -
-                exists    false
             "#]],
     );
 }
@@ -120,11 +116,10 @@ fn one_ready_endpoint_without_a_hint_switches_hints_off() {
          ep 10.1.0.2:80 zones=b nodes=there
          ep 10.1.0.3:80",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   10.1.0.1:80 10.1.0.2:80 10.1.0.3:80
             local     -
             reachable 10.1.0.1:80 10.1.0.2:80 10.1.0.3:80
-            exists    true
         "#]],
     );
 }
@@ -139,11 +134,10 @@ fn hints_of_endpoints_that_are_not_ready_do_not_count() {
          ep 10.1.0.3:80 starting
          ep 10.1.0.4:80 terminating",
         &expect![[r#"
-            topology  SameZone
+            topology  SameZone, exists true
             cluster   10.1.0.2:80
             local     -
             reachable 10.1.0.2:80
-            exists    true
         "#]],
     );
     check(
@@ -153,11 +147,10 @@ fn hints_of_endpoints_that_are_not_ready_do_not_count() {
          ep 10.1.0.2:80 zones=a starting
          ep 10.1.0.3:80 nodes=here terminating",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   10.1.0.1:80
             local     -
             reachable 10.1.0.1:80
-            exists    true
         "#]],
     );
 }
@@ -171,11 +164,10 @@ fn node_comes_before_zone() {
          ep 10.1.0.2:80 zones=a nodes=there
          ep 10.1.0.3:80 zones=b nodes=there,here",
         &expect![[r#"
-            topology  SameNode
+            topology  SameNode, exists true
             cluster   10.1.0.1:80 10.1.0.3:80
             local     -
             reachable 10.1.0.1:80 10.1.0.3:80
-            exists    true
         "#]],
     );
 }
@@ -189,11 +181,10 @@ fn zone_counts_where_nodes_do_not_decide() {
         "ep 10.1.0.1:80 zones=a,b nodes=there
          ep 10.1.0.2:80 zones=b nodes=there",
         &expect![[r#"
-            topology  SameZone
+            topology  SameZone, exists true
             cluster   10.1.0.1:80
             local     -
             reachable 10.1.0.1:80
-            exists    true
         "#]],
     );
     // One endpoint has no node hint.
@@ -203,11 +194,10 @@ fn zone_counts_where_nodes_do_not_decide() {
         "ep 10.1.0.1:80 zones=a
          ep 10.1.0.2:80 zones=b nodes=here",
         &expect![[r#"
-            topology  SameZone
+            topology  SameZone, exists true
             cluster   10.1.0.1:80
             local     -
             reachable 10.1.0.1:80
-            exists    true
         "#]],
     );
 }
@@ -220,11 +210,10 @@ fn without_an_endpoint_in_the_zone_or_without_a_zone_all_are_used() {
         "ep 10.1.0.1:80 zones=a
              ep 10.1.0.2:80 zones=b",
         &expect![[r#"
-                topology  Anywhere
+                topology  Anywhere, exists true
                 cluster   10.1.0.1:80 10.1.0.2:80
                 local     -
                 reachable 10.1.0.1:80 10.1.0.2:80
-                exists    true
             "#]],
     );
 }
@@ -238,11 +227,10 @@ fn local_policy_for_everything_uses_nothing_else() {
          ep 10.1.0.2:80 @there
          ep 10.1.0.3:80",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   -
             local     10.1.0.1:80
             reachable 10.1.0.1:80
-            exists    true
         "#]],
     );
 }
@@ -254,11 +242,10 @@ fn local_policy_without_a_local_endpoint_knows_of_others() {
         "itp=local",
         "ep 10.1.0.2:80 @there",
         &expect![[r#"
-        topology  Anywhere
+        topology  Anywhere, exists true
         cluster   -
         local     -
         reachable -
-        exists    true
     "#]],
     );
     check(
@@ -266,11 +253,10 @@ fn local_policy_without_a_local_endpoint_knows_of_others() {
         "itp=local",
         "ep 10.1.0.2:80 @there terminating",
         &expect![[r#"
-        topology  Anywhere
+        topology  Anywhere, exists true
         cluster   -
         local     -
         reachable -
-        exists    true
     "#]],
     );
 }
@@ -284,11 +270,10 @@ fn local_policy_ignores_hints_and_reaches_both_lists() {
          ep 10.1.0.2:80 @there zones=a
          ep 10.1.0.3:80 @there zones=b",
         &expect![[r#"
-            topology  SameZone
+            topology  SameZone, exists true
             cluster   10.1.0.2:80
             local     10.1.0.1:80
             reachable 10.1.0.1:80 10.1.0.2:80
-            exists    true
         "#]],
     );
     check(
@@ -298,11 +283,10 @@ fn local_policy_ignores_hints_and_reaches_both_lists() {
          ep 10.1.0.2:80 @there nodes=here
          ep 10.1.0.3:80 @there nodes=there",
         &expect![[r#"
-            topology  SameNode
+            topology  SameNode, exists true
             cluster   10.1.0.2:80
             local     10.1.0.1:80
             reachable 10.1.0.1:80 10.1.0.2:80
-            exists    true
         "#]],
     );
 }
@@ -317,11 +301,10 @@ fn last_resorts_are_decided_separately() {
          ep 10.1.0.2:80 @there
          ep 10.1.0.3:80 @here dead",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   10.1.0.2:80
             local     10.1.0.1:80
             reachable 10.1.0.1:80 10.1.0.2:80
-            exists    true
         "#]],
     );
     // Nobody is ready: the cluster's list holds the node's.
@@ -331,11 +314,10 @@ fn last_resorts_are_decided_separately() {
         "ep 10.1.0.1:80 @here terminating
          ep 10.1.0.2:80 @there terminating",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   10.1.0.1:80 10.1.0.2:80
             local     10.1.0.1:80
             reachable 10.1.0.1:80 10.1.0.2:80
-            exists    true
         "#]],
     );
     // The node has a ready one: its terminating one is not used.
@@ -345,11 +327,10 @@ fn last_resorts_are_decided_separately() {
         "ep 10.1.0.1:80 @here terminating
          ep 10.1.0.2:80 @here ready-terminating",
         &expect![[r#"
-            topology  Anywhere
+            topology  Anywhere, exists true
             cluster   10.1.0.2:80
             local     10.1.0.2:80
             reachable 10.1.0.2:80
-            exists    true
         "#]],
     );
 }
@@ -361,11 +342,10 @@ fn external_policy_counts_only_with_external_frontends() {
         "etp=local",
         "ep 10.1.0.1:80 @here\nep 10.1.0.2:80 @there",
         &expect![[r#"
-        topology  Anywhere
+        topology  Anywhere, exists true
         cluster   10.1.0.1:80 10.1.0.2:80
         local     -
         reachable 10.1.0.1:80 10.1.0.2:80
-        exists    true
     "#]],
     );
     check(
@@ -373,11 +353,10 @@ fn external_policy_counts_only_with_external_frontends() {
         "etp=local node=30080|etp=local ext=203.0.113.1|etp=local lb=198.51.100.1",
         "ep 10.1.0.1:80 @here\nep 10.1.0.2:80 @there",
         &expect![[r#"
-                topology  Anywhere
+                topology  Anywhere, exists true
                 cluster   10.1.0.1:80 10.1.0.2:80
                 local     10.1.0.1:80
                 reachable 10.1.0.1:80 10.1.0.2:80
-                exists    true
             "#]],
     );
 }

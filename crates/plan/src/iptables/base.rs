@@ -241,3 +241,6 @@ fn node_port_tail(settings: &Settings) -> Vec<Rule> {
     let served = addresses.iter().filter(|ip| settings.serves_node_ports_on(**ip));
     served.map(|ip| Rule::jump([comment(), Match::Destination(*ip)], names::NODEPORTS)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,24 +18,15 @@ use super::{Config, trace::Ruleset};
 use crate::book::{Book, PortChanges, Replaced};
 use crate::route::Verdict;
 
+pub use counts::RuleCounts;
+
+mod counts;
+
 /// Above this many endpoints the rules in front of endpoints go without comments.
 const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
 
 /// Where [`Planner::probe`] puts dispatch rules. The name makes it one of ours, so nothing is left for ever.
 const PROBE: &str = "KUBE-SVC-PROBE";
-
-/// What the kernel holds once everything planned so far is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RuleCounts {
-    /// Rules in the filter table.
-    pub filter: usize,
-    /// Rules in the nat table.
-    pub nat: usize,
-    /// Service ports whose cluster IP is silent because this node has no endpoint.
-    pub silent_internal: usize,
-    /// The same for all other frontends.
-    pub silent_external: usize,
-}
 
 /// One service port's share of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +157,9 @@ impl Planner {
                 stale.iter().for_each(|chain| restore.delete(Table::Nat, chain));
             }
             Step::Leaves(names) => {
-                self.write_top(Top::NatMarkMasq, &mut restore); // Leaves jump to it.
+                // Leaves jump to it. No service port has rules in it, so none is planned for it.
+                restore.chain(Table::Nat, Top::NatMarkMasq.chain(), None);
+                self.write_static(Top::NatMarkMasq, &mut restore);
                 (planned, _) = self.write_leaves(names, &mut restore);
             }
             Step::Tops => {
@@ -301,16 +294,18 @@ impl Planner {
                 restore.rule(top.table(), top.chain(), &rule, Some(name));
             }
         }
-        for top in self.tops() {
-            for rule in static_rules(&self.config, self.book.settings(), top) {
-                restore.rule(top.table(), top.chain(), &rule, None);
-            }
+        self.tops().for_each(|top| self.write_static(top, restore));
+    }
+
+    fn write_static(&self, top: Top, restore: &mut Restore) {
+        for rule in static_rules(&self.config, self.book.settings(), top) {
+            restore.rule(top.table(), top.chain(), &rule, None);
         }
     }
 
     fn count(&self) -> RuleCounts {
         let mut counts = RuleCounts::default();
-        self.book.ports().values().for_each(|port| add(&mut counts, &self.fragment(port).counts));
+        self.book.ports().values().for_each(|port| counts.add(&self.fragment(port).counts));
         counts
     }
 
@@ -324,7 +319,7 @@ impl Planner {
             for chain in &fragment.chains {
                 write_chain(chain, name, restore);
             }
-            add(&mut counts, &fragment.counts);
+            counts.add(&fragment.counts);
             planned += 1;
         }
         (planned, counts)
@@ -335,8 +330,8 @@ impl Planner {
         before: &BTreeMap<ServicePortName, Fragment>,
         after: &BTreeMap<ServicePortName, Fragment>,
     ) {
-        before.values().for_each(|f| subtract(&mut self.counts, &f.counts));
-        after.values().for_each(|f| add(&mut self.counts, &f.counts));
+        before.values().for_each(|f| self.counts.subtract(&f.counts));
+        after.values().for_each(|f| self.counts.add(&f.counts));
     }
 
     /// Existing chains of service ports that no service port uses, those that jump before those that are jumped to.
@@ -378,20 +373,6 @@ fn write_changed_chains(
         }
     }
     gone.keys().for_each(|chain| restore.delete(Table::Nat, chain));
-}
-
-fn add(total: &mut RuleCounts, one: &RuleCounts) {
-    total.filter += one.filter;
-    total.nat += one.nat;
-    total.silent_internal += one.silent_internal;
-    total.silent_external += one.silent_external;
-}
-
-fn subtract(total: &mut RuleCounts, one: &RuleCounts) {
-    total.filter = total.filter.saturating_sub(one.filter);
-    total.nat = total.nat.saturating_sub(one.nat);
-    total.silent_internal = total.silent_internal.saturating_sub(one.silent_internal);
-    total.silent_external = total.silent_external.saturating_sub(one.silent_external);
 }
 
 #[cfg(test)]

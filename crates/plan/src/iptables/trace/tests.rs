@@ -220,3 +220,18 @@ fn node_ports_on_loopback() {
     let world = World::new(Family::V6, &format!("node loopback=served nodeports=127.0.0.1\n{text}"));
     assert!(!world.settings.serves_node_ports_on(address(Family::V6, "127.0.0.1")));
 }
+
+/// A node's address as external IP, with a port that is also another Service's node port: where the external IP has no
+/// endpoint for outsiders, kube-proxy's rules go on to node ports. Routes say what the other modes do.
+#[test]
+fn rules_go_on_to_node_ports_where_an_external_ip_has_no_local_endpoint() {
+    let text = "svc a/silent tcp 10.96.0.1:30080 ext=192.168.0.10 etp=local\n ep 10.1.1.1:80 @there
+        svc b/loud tcp 10.96.0.2:80 node=30080\n ep 10.1.1.2:80 @there";
+    for family in Family::ALL {
+        let world = World::new(family, text);
+        let (planner, node) = (world.planner(), node_addresses(family));
+        let packet = packet(family, OUTSIDE, "192.168.0.10", Protocol::Tcp, 30080);
+        assert_eq!(show(planner.ruleset().trace(&node, &packet)), "10.1.1.2:80*");
+        assert_eq!(show(through_routes(planner.book(), &node, &packet)), "drop");
+    }
+}
