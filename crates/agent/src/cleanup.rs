@@ -44,12 +44,14 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Both variants, unless the operator named one: an earlier run may have used the other.
+/// Both variants, unless the operator named one: an earlier run may have used the other. The legacy one is only
+/// asked where its tables exist, because asking makes the kernel create them.
 fn variants(backend: IptablesBackend) -> Vec<Variant> {
     match backend {
         IptablesBackend::Auto => [VariantChoice::Nft, VariantChoice::Legacy]
             .into_iter()
             .filter_map(|choice| choice.resolve().ok())
+            .filter(|variant| *variant == Variant::Nft || has_legacy_tables())
             .collect(),
         IptablesBackend::Nft => vec![Variant::Nft],
         IptablesBackend::Legacy => vec![Variant::Legacy],
@@ -65,4 +67,10 @@ fn clean(programs: &Iptables) -> usize {
         tracing::error!(%family, variant, cause = %with_causes(error), "something is left");
     }
     outcome.errors.len()
+}
+
+fn has_legacy_tables() -> bool {
+    ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"]
+        .iter()
+        .any(|path| std::fs::read_to_string(path).is_ok_and(|names| !names.trim().is_empty()))
 }

@@ -78,7 +78,7 @@ pub struct Flags {
     #[arg(
         long,
         value_name = "CIDRS",
-        default_value = "10.96.0.0/12,fd00:10:96::/112",
+        default_value = DEFAULT_SERVICE_RANGES,
         help_heading = "Source"
     )]
     pub service_cluster_ip_range: String,
@@ -218,6 +218,14 @@ pub struct Flags {
 
     #[command(flatten)]
     compat: compat::Given,
+}
+
+/// Where Services of manifests get cluster IPs from unless the operator says otherwise.
+const DEFAULT_SERVICE_RANGES: &str = "10.96.0.0/12,fd00:10:96::/112";
+
+/// The same as values.
+pub fn default_service_ranges() -> Vec<ipnet::IpNet> {
+    DEFAULT_SERVICE_RANGES.split(',').filter_map(|range| range.parse().ok()).collect()
 }
 
 /// What to do instead of running the proxy.

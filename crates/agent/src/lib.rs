@@ -10,10 +10,12 @@
 //! | [`sync`] | the loop, and what follows a sync |
 //! | [`guard`] | notices when another program harms our rules |
 //! | [`cleanup`] | `--cleanup` |
+//! | [`demo`] | `switchyard demo` |
 //! | [`logging`], [`duration`] | log lines; Go durations |
 
 pub mod board;
 pub mod cleanup;
+pub mod demo;
 pub mod duration;
 pub mod flags;
 pub mod guard;

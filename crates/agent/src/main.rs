@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use switchyard_agent::flags::{Command, Config, Flags, Task};
-use switchyard_agent::{cleanup, logging, run};
+use switchyard_agent::{cleanup, demo, logging, run};
 
 fn main() -> ExitCode {
     let flags = match Flags::read(std::env::args_os()) {
@@ -18,8 +18,14 @@ fn main() -> ExitCode {
         println!("{text}");
         return ExitCode::SUCCESS;
     }
-    if let Some(Command::Demo(_)) = &flags.command {
-        return ExitCode::FAILURE;
+    if let Some(Command::Demo(demo_flags)) = &flags.command {
+        return match demo::run(demo_flags) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("Error: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
     }
     match flags.check() {
         Ok(config) => end(start(&config)),

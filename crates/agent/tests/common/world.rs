@@ -1,0 +1,389 @@
+//! A lab with the proxy on node n1, whose objects change while packets flow.
+//!
+//! In: statements of the scenario language, which add up. Out: who answers, rules, metrics, logs. Waiting is always for something that
+//! can be seen, up to [`PATIENCE`]. When a [`World`] ends, no log of the proxy may tell of a panic.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use switchyard_lab::scenario::address::{Symbol, node, wire_family};
+use switchyard_lab::scenario::{CLUSTER_CIDR, Scenario, to_manifests};
+use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Process, Transport};
+use switchyard_model::Family;
+
+/// How long anything may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The port that every pod answers on, over TCP and UDP.
+pub const POD_PORT: u16 = 8080;
+
+/// Which iptables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    Nft,
+    Legacy,
+}
+
+impl Variant {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nft => "nft",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+/// See the module.
+pub struct World {
+    pub lab: Lab,
+    pub variant: Variant,
+    script: RefCell<String>,
+    revision: RefCell<u16>,
+    pods: RefCell<BTreeMap<Symbol, (Host, Vec<Echo>)>>,
+    agent: RefCell<Option<Process>>,
+    runs: RefCell<Vec<PathBuf>>,
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    /// A lab without a proxy yet; prints why if there can be none.
+    pub fn new_or_skip(variant: Variant) -> Option<Self> {
+        let lab = Lab::new_or_skip()?;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("manifests")).unwrap();
+        let (script, pods, agent, runs) = Default::default();
+        Some(Self { lab, variant, script, revision: RefCell::new(0), pods, agent, runs, dir })
+    }
+
+    /// With these objects, the proxy running and everything written.
+    pub fn running(variant: Variant, statements: &str) -> Option<Self> {
+        let world = Self::new_or_skip(variant)?;
+        world.write(statements);
+        world.start(&[]);
+        world.settle();
+        Some(world)
+    }
+
+    /// A file of this test.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn n1(&self) -> &Host {
+        self.lab.node(Node::N1)
+    }
+
+    /// A pod by its symbol, such as `n1.3`; its echo servers start with the first use.
+    pub fn pod(&self, symbol: &str) -> Host {
+        let symbol = Symbol::parse(symbol).unwrap();
+        let Symbol::Pod(number, index) = symbol else { panic!("{symbol} is no pod") };
+        let mut pods = self.pods.borrow_mut();
+        let (host, _) = pods.entry(symbol).or_insert_with(|| {
+            let host = self.lab.add_pod(node(number).unwrap(), index).unwrap();
+            let echoes = vec![host.echo_tcp(POD_PORT).unwrap(), host.echo_udp(POD_PORT).unwrap()];
+            (host, echoes)
+        });
+        host.clone()
+    }
+
+    /// Who dials: a pod, a node or the client.
+    pub fn host(&self, symbol: &str) -> Host {
+        match Symbol::parse(symbol).unwrap() {
+            Symbol::Client => self.lab.client().clone(),
+            Symbol::Node(n) => self.lab.node(node(n).unwrap()).clone(),
+            _ => self.pod(symbol),
+        }
+    }
+
+    /// Adds statements of the scenario language and writes the objects that follow from all of them. Pods that they name are made.
+    pub fn write(&self, statements: &str) {
+        self.script.borrow_mut().push_str(&format!("\n{statements}\n"));
+        self.rewrite();
+    }
+
+    fn rewrite(&self) {
+        let scenario = Scenario::parse("world", &self.script.borrow()).unwrap();
+        scenario.pods().iter().for_each(|pod| drop(self.pod(&pod.to_string())));
+        let objects = &scenario.steps.last().unwrap().objects;
+        self.put_manifest("world.yaml", to_manifests(objects, &Family::ALL).as_bytes());
+    }
+
+    /// The directory that the proxy reads.
+    pub fn manifests(&self) -> PathBuf {
+        self.path("manifests")
+    }
+
+    /// Replaces a manifest in one step.
+    pub fn put_manifest(&self, name: &str, content: &[u8]) {
+        let draft = self.path("draft");
+        std::fs::write(&draft, content).unwrap();
+        std::fs::rename(draft, self.manifests().join(name)).unwrap();
+    }
+
+    /// A Service that nothing else uses; a rule with its port shows that everything written before it is in force.
+    fn mark(&self) -> String {
+        let mut revision = self.revision.borrow_mut();
+        *revision += 1;
+        self.script.borrow_mut().push_str(&format!("service zz-marker cluster.250:{revision}/tcp\n"));
+        format!("--dport {revision} -j REJECT")
+    }
+
+    /// Waits until what was written so far is in force in both families.
+    pub fn settle(&self) {
+        let mark = self.mark();
+        self.rewrite();
+        self.wait_for_rule(self.n1(), &mark);
+    }
+
+    fn wait_for_rule(&self, host: &Host, mark: &str) {
+        let has = |tool: &str| {
+            let tool = format!("{tool}-{}-save", self.variant.name());
+            host.exec_ok(&tool, &["-t", "filter"]).is_ok_and(|text| text.contains(mark))
+        };
+        // IPv6 comes last.
+        eventually("the rules are written", || has("ip6tables") && has("iptables"));
+    }
+
+    /// The agent's command line for this world.
+    pub fn command(&self, flags: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        command.arg("--manifests").arg(self.manifests()).args(self.flags()).args(flags);
+        self.environment(&mut command);
+        command
+    }
+
+    /// Flags of every run, without its source.
+    pub fn flags(&self) -> [String; 4] {
+        [
+            "--hostname-override=n1".to_owned(),
+            format!("--iptables-backend={}", self.variant.name()),
+            format!("--cluster-cidr={CLUSTER_CIDR}"),
+            "--iptables-min-sync-period=0s".to_owned(),
+        ]
+    }
+
+    /// A lock file and a place for fake programs of its own.
+    pub fn environment(&self, command: &mut Command) {
+        let mut path = OsString::from(self.fakes());
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        command.env("PATH", path).env("XTABLES_LOCKFILE", self.lock_file());
+    }
+
+    pub fn lock_file(&self) -> PathBuf {
+        self.path("xtables.lock")
+    }
+
+    /// Programs in this directory come before the real ones.
+    pub fn fakes(&self) -> PathBuf {
+        self.path("bin")
+    }
+
+    /// Starts the proxy on n1. It may still be reading when this returns.
+    pub fn start(&self, flags: &[&str]) {
+        self.launch(self.n1(), &mut self.command(flags));
+    }
+
+    /// Starts any command as the proxy of this world.
+    pub fn launch(&self, host: &Host, command: &mut Command) {
+        let log = self.path(&format!("run-{}.log", self.runs.borrow().len()));
+        let agent = host.start(command, &log).unwrap();
+        self.runs.borrow_mut().push(log);
+        *self.agent.borrow_mut() = Some(agent);
+    }
+
+    /// Does something with the running proxy.
+    pub fn agent<T>(&self, act: impl FnOnce(&mut Process) -> T) -> T {
+        act(self.agent.borrow_mut().as_mut().unwrap())
+    }
+
+    /// kill -9.
+    pub fn kill(&self) {
+        self.agent(|agent| agent.kill().unwrap());
+    }
+
+    /// The logs of all runs.
+    pub fn log(&self) -> String {
+        let read = |path: &PathBuf| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+        self.runs.borrow().iter().map(read).collect()
+    }
+
+    /// Waits until the log has a text.
+    pub fn wait_for_log(&self, text: &str) {
+        eventually(&format!("{text:?} in the log"), || self.log().contains(text));
+    }
+
+    /// Every rule of n1, sorted, without counters.
+    pub fn rules(&self) -> String {
+        self.rules_of(self.n1())
+    }
+
+    fn rules_of(&self, host: &Host) -> String {
+        let tools = ["iptables", "ip6tables"].map(|tool| format!("{tool}-{}-save", self.variant.name()));
+        tools.iter().map(|tool| sorted(tool, &host.exec_ok::<&str>(tool, &[]).unwrap())).collect()
+    }
+
+    /// What a proxy writes that starts with the present objects on a node without any rules: it runs on n2, as n1.
+    pub fn fresh_rules(&self) -> String {
+        let mark = self.mark();
+        self.rewrite();
+        let host = self.lab.node(Node::N2);
+        let _fresh = host.start(&mut self.command(&[]), &self.path("fresh.log")).unwrap();
+        self.wait_for_rule(host, &mark);
+        self.wait_for_rule(self.n1(), &mark);
+        self.rules_of(host)
+    }
+
+    /// Runs iptables (or ip6tables) of this variant on n1.
+    pub fn iptables(&self, tool: &str, arguments: &[&str]) -> String {
+        let lock = format!("XTABLES_LOCKFILE={}", self.lock_file().display());
+        let tool = format!("{tool}-{}", self.variant.name());
+        let all = [&[lock.as_str(), tool.as_str(), "-w", "5"], arguments].concat();
+        self.n1().exec_ok("env", &all).unwrap()
+    }
+
+    /// Asks once from a host for `cluster.1:80` and the like.
+    pub fn ask(&self, from: &str, transport: Transport, to: &str, family: Family) -> Answer {
+        let dial = Dial::new(transport, at(to, family)).within(Duration::from_secs(2));
+        self.host(from).dial(&dial)
+    }
+
+    /// Waits until one of the pods answers, in both families.
+    pub fn wait_for_answer(&self, from: &str, transport: Transport, to: &str, by: &[&str]) {
+        for family in Family::ALL {
+            let what = format!("{by:?} answers on {to} ({family})");
+            let is_one = |name: &str| by.iter().any(|pod| self.pod(pod).name() == name);
+            eventually(&what, || self.ask(from, transport, to, family).name().is_some_and(is_one));
+        }
+    }
+
+    /// Waits until nobody answers, in both families.
+    pub fn wait_for_silence(&self, from: &str, transport: Transport, to: &str) {
+        for family in Family::ALL {
+            let dial = Dial::new(transport, at(to, family)).within(Duration::from_millis(200));
+            eventually(&format!("{to} is silent"), || self.host(from).dial(&dial).name().is_none());
+        }
+    }
+
+    /// The sum of all series of a metric whose line contains `label`.
+    pub fn metric(&self, name: &str, label: &str) -> f64 {
+        let (_, page) = http(self.n1(), "127.0.0.1:10249", "/metrics").unwrap_or_default();
+        let lines = page.lines().filter(|l| l.starts_with(name) && l.contains(label));
+        lines.filter_map(|l| l.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
+    /// A page of the health server: status and body.
+    pub fn health(&self, path: &str) -> (u16, String) {
+        http(self.n1(), "127.0.0.1:10256", path).unwrap_or_default()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.agent.borrow_mut().take());
+        let log = self.log();
+        if std::thread::panicking() {
+            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            eprintln!("the proxy's log ends with:");
+            tail.iter().rev().for_each(|line| eprintln!("  {line}"));
+        } else {
+            assert!(!log.contains("panicked"), "{log}");
+        }
+    }
+}
+
+/// `symbol:port` as an address of a family.
+pub fn at(target: &str, family: Family) -> SocketAddr {
+    let (symbol, port) = target.split_once(':').unwrap();
+    SocketAddr::new(Symbol::parse(symbol).unwrap().ip(family).unwrap(), port.parse().unwrap())
+}
+
+/// The address of a host in the words of the model.
+pub fn ip(host: &Host, family: Family) -> std::net::IpAddr {
+    host.ip(wire_family(family))
+}
+
+/// Asks again and again until it is so.
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(within(PATIENCE, is_so), "not in time: {what}");
+}
+
+/// True if it comes true in this time.
+pub fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        let over = Instant::now() >= end;
+        if is_so() {
+            return true;
+        }
+        if over {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(15));
+    }
+}
+
+/// GET on a host: status, and headers with the body.
+pub fn http(host: &Host, to: &str, path: &str) -> Option<(u16, String)> {
+    let ask = || -> std::io::Result<String> {
+        let to: SocketAddr = to.parse().unwrap();
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = host.run(ask).ok()?.ok()?;
+    let status = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some((status, text))
+}
+
+/// Writes an executable shell script.
+pub fn script(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let draft = path.with_extension("draft");
+    std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(draft, path).unwrap();
+}
+
+/// Lines of a save, each with its table, without comments and counters.
+fn sorted(tool: &str, save: &str) -> String {
+    let mut table = "";
+    let mut lines = Vec::new();
+    for line in save.lines() {
+        if let Some(name) = line.strip_prefix('*') {
+            table = name;
+        } else if !line.starts_with('#') && line != "COMMIT" {
+            let line = if line.starts_with(':') { line.split(" [").next().unwrap() } else { line };
+            lines.push(format!("{tool} {table} {line}\n"));
+        }
+    }
+    lines.sort();
+    lines.concat()
+}
+
+/// Makes one test per iptables variant out of a function that takes the variant.
+#[macro_export]
+macro_rules! both_variants {
+    ($($name:ident),+ $(,)?) => { $(
+        mod $name {
+            #[test]
+            fn nft() {
+                super::$name($crate::world::Variant::Nft);
+            }
+            #[test]
+            fn legacy() {
+                super::$name($crate::world::Variant::Legacy);
+            }
+        }
+    )+ };
+}

@@ -1,0 +1,20 @@
+//! What happens to traffic while things change: endpoints and Services come and go, other programs flush tables, the proxy is killed,
+//! restores fail. Real packets, both iptables variants.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends at the first surprise")]
+
+#[path = "common/world.rs"]
+mod world;
+
+#[path = "lab_changes/endpoints.rs"]
+mod endpoints;
+#[path = "lab_changes/flows.rs"]
+mod flows;
+#[path = "lab_changes/flush.rs"]
+mod flush;
+#[path = "lab_changes/restart.rs"]
+mod restart;
+#[path = "lab_changes/restore.rs"]
+mod restore;
+#[path = "lab_changes/services.rs"]
+mod services;

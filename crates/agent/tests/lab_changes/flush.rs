@@ -1,0 +1,94 @@
+//! Another program flushes our rules.
+
+use std::time::{Duration, Instant};
+
+use switchyard_lab::Transport::Tcp;
+use switchyard_model::Family;
+
+use crate::world::{Variant, World, eventually};
+
+const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080";
+const REPAIRED: &str = "switchyard_rules_repaired_total";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Repairs while a test machine is busy with other things may be late; of several, one must be in time.
+const TRIES: usize = 3;
+
+/// Harms the rules and checks that connections work again within a second, that it is counted, and that the log names the program.
+fn repaired_within_a_second(program: &str, harm: &[&str]) {
+    let Some(world) = World::running(Variant::Nft, WEB) else { return };
+    world.wait_for_answer("n1.9", Tcp, "cluster.1:80", &["n1.1"]);
+    assert_eq!(world.metric(REPAIRED, ""), 0.0);
+    let is_in_time = |n: usize| {
+        let before = Instant::now();
+        world.n1().exec_ok(harm[0], &harm[1..]).unwrap();
+        let works = |family| world.ask("n1.9", Tcp, "cluster.1:80", family).name().is_some();
+        eventually("it is repaired", || works(Family::V4));
+        let took = before.elapsed();
+        eprintln!("{harm:?}: repaired after {took:?} (try {n})");
+        let count = f64::from(u32::try_from(n).unwrap());
+        eventually("the repair is counted", || world.metric(REPAIRED, "ipv4") + world.metric(REPAIRED, "IPv4") >= count);
+        took < SECOND
+    };
+    assert!((1..=TRIES).any(is_in_time), "no repair within a second");
+    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
+    world.wait_for_log(&format!("{program} (process "));
+    world.settle();
+    assert_eq!(world.fresh_rules(), world.rules());
+}
+
+#[test]
+fn a_flush_of_the_whole_ruleset_is_repaired() {
+    repaired_within_a_second("nft", &["nft", "flush", "ruleset"]);
+}
+
+#[test]
+fn a_flush_of_the_nat_table_is_repaired() {
+    repaired_within_a_second("iptables-nft", &["iptables-nft", "-t", "nat", "-F"]);
+}
+
+#[test]
+fn a_deleted_jump_is_repaired() {
+    let jump = ["-m", "comment", "--comment", "kubernetes service portals", "-j", "KUBE-SERVICES"];
+    let delete = ["iptables-nft", "-t", "nat", "-D", "PREROUTING"];
+    repaired_within_a_second("iptables-nft", &[&delete[..], &jump[..]].concat());
+}
+
+#[test]
+fn our_own_writes_are_not_taken_for_harm() {
+    let Some(world) = World::running(Variant::Nft, WEB) else { return };
+    for n in 0..50 {
+        world.write(&format!("service s{n} cluster.{}:80/tcp\nendpoint s{n} n1.1:8080", n + 10));
+        if n % 2 == 1 {
+            world.write(&format!("remove service s{}", n - 1));
+        }
+    }
+    world.settle();
+    world.start(&[]);
+    world.settle();
+    // What the listener heard is answered after a moment of quiet; a doubt takes some programs more.
+    let end = Instant::now() + SECOND;
+    while Instant::now() < end {
+        assert_eq!(world.metric(REPAIRED, ""), 0.0, "{}", world.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_flush_on_the_legacy_variant_is_repaired_by_the_canary() {
+    let Some(world) = World::new_or_skip(Variant::Legacy) else { return };
+    world.write(WEB);
+    world.start(&["--iptables-sync-period=1s"]);
+    world.settle();
+    for tool in ["iptables", "ip6tables"] {
+        for table in ["nat", "filter", "mangle"] {
+            world.iptables(tool, &["-t", table, "-F"]);
+            world.iptables(tool, &["-t", table, "-X"]);
+        }
+    }
+    world.wait_for_answer("n1.9", Tcp, "cluster.1:80", &["n1.1"]);
+    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
+    assert!(world.metric(REPAIRED, "") >= 2.0);
+    assert!(world.log().contains("a canary chain is gone"));
+    assert_eq!(world.fresh_rules(), world.rules());
+}

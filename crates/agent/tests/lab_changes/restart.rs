@@ -1,0 +1,134 @@
+//! The proxy is killed and started again, or has very much to do, while connections are made all the time.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use switchyard_lab::{Dial, Host};
+use switchyard_model::Family;
+
+use crate::both_variants;
+use crate::world::{Variant, World, at, eventually};
+
+both_variants![
+    killed_at_any_moment_it_converges_and_no_connection_fails,
+    churn_of_other_services_disturbs_nobody,
+    a_restart_without_changes_changes_nothing,
+];
+
+/// Services that are there only to make the work longer.
+fn crowd(numbers: std::ops::Range<u16>, endpoint: &str) -> String {
+    let one = |n: u16| {
+        format!("service crowd{n} cluster.{}:{}/tcp\nendpoint crowd{n} {endpoint}:8080\n", n % 200 + 20, 80 + n / 200)
+    };
+    numbers.map(one).collect()
+}
+
+const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\nendpoint web n2.1:8080\n";
+
+/// Connects all the time while `body` runs; nothing may fail. A packet that no rule translates is refused at once, so that a moment
+/// without rules cannot hide behind a second attempt of the kernel.
+fn while_connecting(world: &World, body: impl FnOnce()) {
+    for (family, range) in [("-4", "10.96.0.0/12"), ("-6", "fd00:10:96::/112")] {
+        world.n1().exec_ok("ip", &[family, "route", "add", "prohibit", range]).unwrap();
+    }
+    let (stop, made) = (AtomicBool::new(false), AtomicU32::new(0));
+    let caller = world.pod("n1.9");
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| connect_until(&caller, &stop, &made));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        stop.store(true, Ordering::Relaxed);
+        let failures = work.join().unwrap();
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
+        }
+        assert!(failures.is_empty(), "{failures:?}");
+    });
+    let made = made.into_inner();
+    eprintln!("{made} connections");
+    assert!(made > 20, "only {made} connections were tried");
+}
+
+fn connect_until(caller: &Host, stop: &AtomicBool, made: &AtomicU32) -> Vec<String> {
+    let mut failures = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        for family in Family::ALL {
+            let answer = caller.dial(&Dial::tcp(at("cluster.1:80", family)).within(Duration::from_secs(10)));
+            if answer.name().is_none() {
+                failures.push(format!("connection {}: {family}: {answer:?}", made.load(Ordering::Relaxed)));
+            }
+            made.fetch_add(1, Ordering::Relaxed);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    failures
+}
+
+fn killed_at_any_moment_it_converges_and_no_connection_fails(variant: Variant) {
+    let Some(world) = World::new_or_skip(variant) else { return };
+    world.write(&format!("{WEB}{}", crowd(0..300, "n1.1")));
+    for ms in [30, 150, 400, 900] {
+        world.start(&[]);
+        std::thread::sleep(Duration::from_millis(ms).min(Duration::from_millis(100)));
+        let _ = world.agent(|agent| agent.wait(Duration::from_millis(ms.saturating_sub(100)))).unwrap();
+        world.kill();
+    }
+    world.start(&[]);
+    world.settle();
+    let dial = Dial::tcp(at("cluster.1:80", Family::V4)).within(Duration::from_secs(10));
+    let mut held = world.pod("n1.9").hold(&dial).unwrap();
+    let name = held.ask().name().unwrap().to_owned();
+    while_connecting(&world, || {
+        for (n, ms) in [(0, 40), (1, 200), (2, 500), (3, 1000)] {
+            world.kill();
+            // Some go, some come, some change.
+            let gone: String = (n * 40..n * 40 + 40).map(|k| format!("remove service crowd{k}\n")).collect();
+            world.write(&format!("{gone}{}", crowd(250 + n * 5..260 + n * 5, "n2.2")));
+            world.start(&[]);
+            let _ = world.agent(|agent| agent.wait(Duration::from_millis(ms))).unwrap();
+        }
+        world.kill();
+        world.start(&[]);
+        world.settle();
+        assert_eq!(held.ask().name(), Some(name.as_str()));
+    });
+    assert_eq!(world.fresh_rules(), world.rules());
+    assert_eq!(held.ask().name(), Some(name.as_str()));
+}
+
+fn churn_of_other_services_disturbs_nobody(variant: Variant) {
+    let Some(world) = World::running(variant, WEB) else { return };
+    while_connecting(&world, || {
+        for n in 0..200u16 {
+            let k = n % 20;
+            let statement = match n / 20 % 4 {
+                0 => crowd(k..k + 1, "n1.1"),
+                1 => format!("endpoint crowd{k} n2.2:8080"),
+                2 => format!("remove endpoint crowd{k} n1.1:8080"),
+                _ => format!("remove service crowd{k}"),
+            };
+            world.write(&statement);
+        }
+        world.settle();
+    });
+    assert_eq!(world.fresh_rules(), world.rules());
+}
+
+fn a_restart_without_changes_changes_nothing(variant: Variant) {
+    let objects = format!(
+        "{WEB}service dns cluster.2:53/udp affinity=60\nendpoint dns n1.1:8080/udp\n\
+         service lb cluster.3:80/tcp nodeport=30082 lb=lb.3 ext=ext.3 ranges=client etp=Local\nendpoint lb n1.1:8080\n\
+         service none cluster.4:80/tcp nodeport=30083\n"
+    );
+    let Some(world) = World::running(variant, &objects) else { return };
+    let before = world.rules();
+    for _ in 0..2 {
+        world.agent(|agent| agent.terminate().unwrap());
+        let status = world.agent(|agent| agent.wait(crate::world::PATIENCE)).unwrap();
+        assert!(status.is_some_and(|s| s.success()));
+        assert_eq!(world.rules(), before, "SIGTERM leaves the rules");
+        world.start(&[]);
+        eventually("it writes", || world.metric("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "") > 1e9);
+        eventually("both families", || world.log().matches("full sync done").count() % 2 == 0);
+        assert_eq!(world.rules(), before);
+    }
+}

@@ -1,0 +1,164 @@
+//! Objects that are wrong, odd or at odds with each other, beside good ones.
+
+use serde_json::{Value, json};
+use switchyard_lab::Transport::{Tcp, Udp};
+use switchyard_lab::{Dial, Transport};
+use switchyard_model::Family;
+
+use crate::both_variants;
+use crate::world::{Variant, World, at, eventually};
+
+both_variants![the_older_of_two_services_keeps_a_frontend_that_both_ask_for, odd_names_are_served_or_set_aside];
+
+const GOOD: &str = "service good cluster.1:80/tcp nodeport=30080\nendpoint good n1.1:8080";
+
+fn assert_only(world: &World, from: &str, to: &str, transport: Transport, pod: &str) {
+    world.wait_for_answer(from, transport, to, &[pod]);
+    for family in Family::ALL {
+        let tally = world.host(from).dial_many(&Dial::new(transport, at(to, family)), 10);
+        assert_eq!(tally.answered.len(), 1, "{to}: {tally:?}");
+        assert_eq!(tally.answered.get(world.pod(pod).name()), Some(&10), "{to}: {tally:?}");
+    }
+}
+
+fn the_older_of_two_services_keeps_a_frontend_that_both_ask_for(variant: Variant) {
+    let both = "service young cluster.2:80/tcp nodeport=30080 ext=ext.1 created=20\nendpoint young n2.1:8080\n\
+                service old cluster.1:80/tcp nodeport=30080 ext=ext.1 created=10\nendpoint old n1.1:8080\n\
+                service udp cluster.3:80/udp nodeport=30080 ext=ext.1 created=30\nendpoint udp n2.1:8080/udp";
+    let Some(world) = World::running(variant, both) else { return };
+    for (from, to) in [("client", "n1:30080"), ("client", "ext.1:80"), ("n1.9", "ext.1:80"), ("n1.9", "cluster.1:80")] {
+        assert_only(&world, from, to, Tcp, "n1.1");
+    }
+    assert_only(&world, "n1.9", "cluster.2:80", Tcp, "n2.1");
+    // Another protocol is another frontend.
+    assert_only(&world, "client", "n1:30080", Udp, "n2.1");
+    let log = world.log();
+    let told: Vec<&str> = log.lines().filter(|l| l.contains("two Services ask for one frontend")).collect();
+    assert_eq!(told.len(), 4, "node port and external IP, both families: {told:?}");
+    let names_both = |l: &&str| l.contains("WARN") && l.contains("default/old") && l.contains("default/young");
+    assert!(told.iter().all(names_both), "{told:?}");
+    assert_eq!(world.metric("switchyard_frontend_conflicts", ""), 4.0);
+    world.write("remove service old");
+    for (from, to) in [("client", "n1:30080"), ("client", "ext.1:80"), ("n1.9", "cluster.2:80")] {
+        assert_only(&world, from, to, Tcp, "n2.1");
+    }
+    world.settle();
+    assert_eq!(world.metric("switchyard_frontend_conflicts", ""), 0.0);
+    assert_eq!(world.fresh_rules(), world.rules());
+}
+
+fn service(namespace: &str, name: &str, port_name: &str, cluster_ip: &str, port: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": namespace, "name": name },
+        "spec": { "clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "ports": [{ "name": port_name, "port": port }] },
+    })
+}
+
+fn slice(namespace: &str, name: &str, port_name: &str, kind: &str, address: &str, port: Value) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "namespace": namespace, "name": "s-1", "labels": { "kubernetes.io/service-name": name } },
+        "addressType": kind, "ports": [{ "name": port_name, "port": port }],
+        "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }],
+    })
+}
+
+/// A Service with an endpoint, as one file.
+fn put(world: &World, file: &str, objects: &[Value]) {
+    let text: String = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    world.put_manifest(file, text.as_bytes());
+}
+
+fn answers(world: &World, to: &str) -> bool {
+    let dial = Dial::tcp(to.parse().unwrap());
+    world.pod("n1.9").dial(&dial).name() == Some("pod-1-1")
+}
+
+fn odd_names_are_served_or_set_aside(variant: Variant) {
+    let Some(world) = World::running(variant, GOOD) else { return };
+    let long = ["a", "b", "c"].map(|letter| letter.repeat(63));
+    let [namespace, name, port] = [&long[0], &long[1], &long[2]].map(String::as_str);
+    put(
+        &world,
+        "long.yaml",
+        &[
+            service(namespace, name, port, "10.96.0.100", json!(80)),
+            slice(namespace, name, port, "IPv4", "10.1.1.11", json!(8080)),
+        ],
+    );
+    let hostile = [
+        "x\" -j ACCEPT #",
+        "x\nCOMMIT\n*filter\n-P INPUT DROP",
+        "x y",
+        "$(touch /tmp/switchyard-was-here)",
+        "../../etc",
+        "\u{202e}rtl",
+        "",
+        &"d".repeat(64),
+        &"e".repeat(100_000),
+    ];
+    for (n, name) in hostile.iter().enumerate() {
+        let ip = format!("10.96.0.{}", 110 + n);
+        put(&world, &format!("hostile-{n}.yaml"), &[service("default", name, "", &ip, json!(80))]);
+        let ip = format!("10.96.0.{}", 130 + n);
+        put(&world, &format!("port-{n}.yaml"), &[service("default", &format!("p{n}"), name, &ip, json!(80))]);
+        put(&world, &format!("space-{n}.yaml"), &[service(name, "web", "", "10.96.0.150", json!(80))]);
+    }
+    eventually("long names are served", || answers(&world, "10.96.0.100:80"));
+    world.settle();
+    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
+    assert!(world.metric("switchyard_quarantined_objects", "kind=\"Service\"") >= 15.0, "{}", world.log());
+    let rules = world.rules();
+    for bad in ["ACCEPT #", "touch", "rtl", "etc", &"d".repeat(64), "INPUT DROP"] {
+        assert!(!rules.contains(bad), "{bad}: {rules}");
+    }
+    let log = world.log();
+    assert!(!log.lines().any(|line| line.starts_with("COMMIT") || line.len() > 5000), "{log}");
+}
+
+#[test]
+fn wrong_values_cost_only_themselves() {
+    let Some(world) = World::running(Variant::Nft, GOOD) else { return };
+    let web = |name: &str, ip: &str, port: Value| service("default", name, "", ip, port);
+    let ends = |name: &str, kind: &str, address: &str, port: Value| slice(name, name, "", kind, address, port);
+    let spaced = |mut object: Value, namespace: &str| {
+        object["metadata"]["namespace"] = json!(namespace);
+        object
+    };
+    let pair = |name: &str, ip: &str, port: Value, end: Value| [spaced(web(name, ip, port), name), end];
+    let v4 = "10.1.1.11";
+    put(&world, "v4-in-v6.yaml", &pair("mixed", "10.96.0.101", json!(80), ends("mixed", "IPv6", v4, json!(8080))));
+    put(&world, "zero.yaml", &pair("zero", "10.96.0.102", json!(0), ends("zero", "IPv4", v4, json!(8080))));
+    put(&world, "high.yaml", &pair("high", "10.96.0.103", json!(65536), ends("high", "IPv4", v4, json!(8080))));
+    put(&world, "end.yaml", &pair("end", "10.96.0.104", json!(80), ends("end", "IPv4", v4, json!(65536))));
+    put(&world, "text.yaml", &pair("text", "10.96.0.105", json!("http"), ends("text", "IPv4", v4, json!([]))));
+    put(&world, "where.yaml", &pair("where", "300.1.2.3", json!(80), ends("where", "IPv4", "nowhere", json!(8080))));
+    put(&world, "loop.yaml", &pair("loop", "10.96.0.106", json!(80), ends("loop", "IPv4", "127.0.0.1", json!(8080))));
+    put(&world, "kinds.yaml", &[json!({ "kind": "Pod", "apiVersion": "v1" }), json!({ "kind": 7 }), json!([1, 2]), json!("x")]);
+    let mut unknown = web("more", "10.96.0.107", json!(80));
+    unknown["spec"]["quantumEntanglement"] = json!({ "pairs": 7 });
+    unknown["futureField"] = json!(null);
+    put(&world, "unknown.yaml", &[spaced(unknown, "more"), ends("more", "IPv4", v4, json!(8080))]);
+    world.put_manifest("broken.yaml", b"kind: Service\n  metadata: [\n");
+    world.put_manifest("binary.yaml", b"kind: Service\n\xff\xfe\x00");
+    let large = std::fs::File::create(world.path("large")).unwrap();
+    large.set_len(60_000_000).unwrap();
+    std::fs::rename(world.path("large"), world.manifests().join("large.yaml")).unwrap();
+    eventually("unknown fields are accepted", || answers(&world, "10.96.0.107:80"));
+    world.settle();
+    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
+    for told in ["mixed/s-1", "zero/zero", "high/high", "end/s-1", "text/text", "where/where", "loop/s-1"] {
+        world.wait_for_log(told);
+    }
+    for told in ["broken.yaml", "not UTF-8", "larger than 50000000 bytes", "kinds.yaml"] {
+        world.wait_for_log(told);
+    }
+    for dead in ["10.96.0.101:80", "10.96.0.104:80"] {
+        assert!(!answers(&world, dead), "{dead}");
+    }
+    // A change of the good one still takes effect, and what is corrected is served.
+    world.write("service good cluster.9:80/tcp nodeport=30089");
+    world.wait_for_answer("n1.9", Tcp, "cluster.9:80", &["n1.1"]);
+    put(&world, "zero.yaml", &pair("zero", "10.96.0.102", json!(80), ends("zero", "IPv4", v4, json!(8080))));
+    eventually("a corrected object is served", || answers(&world, "10.96.0.102:80"));
+}
