@@ -154,7 +154,7 @@ impl Planner {
                 self.write_tops(&mut restore);
                 let names: Vec<ServicePortName> = self.book.ports().keys().cloned().collect();
                 (planned, self.counts) = self.write_leaves(&names, &mut restore);
-                stale.iter().for_each(|chain| restore.delete(Table::Nat, chain));
+                self.write_deletions(stale, &mut restore);
             }
             Step::Leaves(names) => {
                 // Leaves jump to it. No service port has rules in it, so none is planned for it.
@@ -166,8 +166,10 @@ impl Planner {
                 // Counted here and not leaf by leaf: a step of leaves may be rendered twice, or not at all.
                 self.counts = self.count();
                 self.write_tops(&mut restore);
+                // Leaves of a port that fell back since they were written are those of the value that was refused.
+                self.write_leaves(&self.fallen_back(), &mut restore);
             }
-            Step::Delete(stale) => stale.iter().for_each(|chain| restore.delete(Table::Nat, chain)),
+            Step::Delete(stale) => self.write_deletions(stale, &mut restore),
         }
         Batch { restore, planned }
     }
@@ -323,6 +325,21 @@ impl Planner {
             planned += 1;
         }
         (planned, counts)
+    }
+
+    /// Service ports that were set aside and are served by an earlier value.
+    fn fallen_back(&self) -> Vec<ServicePortName> {
+        let names = self.book.quarantined().keys();
+        names.filter(|name| self.book.ports().contains_key(*name)).cloned().collect()
+    }
+
+    /// Deletes stale chains, except those that a port has fallen back on since the steps were planned.
+    fn write_deletions(&self, stale: &[String], restore: &mut Restore) {
+        let fallen_back = self.fallen_back();
+        let ports = fallen_back.iter().filter_map(|name| self.book.ports().get(name));
+        let used: BTreeSet<String> =
+            ports.flat_map(|port| self.fragment(port).chains).map(|chain| chain.name).collect();
+        stale.iter().filter(|c| !used.contains(*c)).for_each(|chain| restore.delete(Table::Nat, chain));
     }
 
     fn add_counts(

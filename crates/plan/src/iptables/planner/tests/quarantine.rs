@@ -119,3 +119,37 @@ fn a_step_can_be_rendered_again_without_the_refused_port() {
         assert_counts(&planner, &kernel);
     }
 }
+
+/// Whichever step is refused, a port that falls back to what the kernel held keeps all of its chains, with the rules
+/// of that value.
+#[test]
+fn a_fallback_in_the_middle_of_a_full_sync_keeps_its_chains() {
+    let good = "svc b/x tcp 10.96.0.2:80 lb=198.51.100.1 from=10.0.0.0/8\n ep 10.1.0.1:80\n ep 10.1.0.2:80\n";
+    let bad = "svc b/x tcp 10.96.0.2:80 node=30080\n ep 10.1.0.9:80\n";
+    let others = "svc a/x tcp 10.96.0.1:80\n ep 10.1.0.1:80\n svc c/x tcp 10.96.0.3:80\n ep 10.1.0.1:80\n";
+    for (limit, refused_step) in [(100, 0), (1, 0), (1, 1), (1, 2), (1, 3)] {
+        let before = World::new(Family::V4, &format!("{good}{others}"));
+        let mut planner = before.planner();
+        let mut kernel = FakeKernel::default();
+        sync(&mut planner, &mut kernel, 100);
+        let wanted = kernel.clone();
+        let bad = World::new(Family::V4, bad).ports;
+        let replaced = planner.book_mut().update(all(&bad));
+        for (i, step) in planner.full(&kernel.chains("nat"), limit).iter().enumerate() {
+            let mut batch = planner.render(step);
+            if i == refused_step {
+                let old = replaced[0].old.clone();
+                planner.book_mut().quarantine(&replaced[0].name, old, "refused".into());
+                batch = planner.render(step);
+            }
+            assert_eq!(kernel.restore(&batch.restore.text()), Ok(()), "limit {limit} step {refused_step}");
+        }
+        for chain in wanted.chains("nat") {
+            let rules = kernel.chain("nat", &chain);
+            assert_eq!(rules, wanted.chain("nat", &chain), "limit {limit} step {refused_step}");
+        }
+        sync(&mut planner, &mut kernel, limit);
+        assert_eq!(kernel, wanted);
+        assert_counts(&planner, &kernel);
+    }
+}
