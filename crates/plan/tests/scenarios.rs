@@ -3,6 +3,12 @@
 //!
 //! Steps go through the planner as changes, so what is traced is what incremental planning made of them.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
