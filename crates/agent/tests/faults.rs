@@ -29,7 +29,10 @@ fn with_programs(dir: &Path, version: &str) -> Command {
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
     let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
-    command.env("PATH", path).args(["--hostname-override=n1", "--iptables-backend=nft", "--manifests"]).arg(dir);
+    command
+        .env("PATH", path)
+        .args(["--hostname-override=n1", "--iptables-backend=nft", "--manifests"])
+        .arg(dir);
     command
 }
 

@@ -18,20 +18,20 @@ use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Process, Transport};
 use switchyard_model::Family;
 
 /// How long anything may take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The port that every pod answers on, over TCP and UDP.
-pub const POD_PORT: u16 = 8080;
+pub(crate) const POD_PORT: u16 = 8080;
 
 /// Which iptables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
+pub(crate) enum Variant {
     Nft,
     Legacy,
 }
 
 impl Variant {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Nft => "nft",
             Self::Legacy => "legacy",
@@ -40,9 +40,9 @@ impl Variant {
 }
 
 /// See the module.
-pub struct World {
-    pub lab: Lab,
-    pub variant: Variant,
+pub(crate) struct World {
+    pub(crate) lab: Lab,
+    pub(crate) variant: Variant,
     script: RefCell<String>,
     revision: RefCell<u16>,
     pods: RefCell<BTreeMap<Symbol, (Host, Vec<Echo>)>>,
@@ -53,7 +53,7 @@ pub struct World {
 
 impl World {
     /// A lab without a proxy yet; prints why if there can be none.
-    pub fn new_or_skip(variant: Variant) -> Option<Self> {
+    pub(crate) fn new_or_skip(variant: Variant) -> Option<Self> {
         let lab = Lab::new_or_skip()?;
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("manifests")).unwrap();
@@ -62,7 +62,7 @@ impl World {
     }
 
     /// With these objects, the proxy running and everything written.
-    pub fn running(variant: Variant, statements: &str) -> Option<Self> {
+    pub(crate) fn running(variant: Variant, statements: &str) -> Option<Self> {
         let world = Self::new_or_skip(variant)?;
         world.write(statements);
         world.start(&[]);
@@ -71,16 +71,16 @@ impl World {
     }
 
     /// A file of this test.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn n1(&self) -> &Host {
+    pub(crate) fn n1(&self) -> &Host {
         self.lab.node(Node::N1)
     }
 
     /// A pod by its symbol, such as `n1.3`; its echo servers start with the first use.
-    pub fn pod(&self, symbol: &str) -> Host {
+    pub(crate) fn pod(&self, symbol: &str) -> Host {
         let symbol = Symbol::parse(symbol).unwrap();
         let Symbol::Pod(number, index) = symbol else { panic!("{symbol} is no pod") };
         let mut pods = self.pods.borrow_mut();
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Who dials: a pod, a node or the client.
-    pub fn host(&self, symbol: &str) -> Host {
+    pub(crate) fn host(&self, symbol: &str) -> Host {
         match Symbol::parse(symbol).unwrap() {
             Symbol::Client => self.lab.client().clone(),
             Symbol::Node(n) => self.lab.node(node(n).unwrap()).clone(),
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Adds statements of the scenario language and writes the objects that follow from all of them. Pods that they name are made.
-    pub fn write(&self, statements: &str) {
+    pub(crate) fn write(&self, statements: &str) {
         self.script.borrow_mut().push_str(&format!("\n{statements}\n"));
         self.rewrite();
     }
@@ -115,12 +115,12 @@ impl World {
     }
 
     /// The directory that the proxy reads.
-    pub fn manifests(&self) -> PathBuf {
+    pub(crate) fn manifests(&self) -> PathBuf {
         self.path("manifests")
     }
 
     /// Replaces a manifest in one step.
-    pub fn put_manifest(&self, name: &str, content: &[u8]) {
+    pub(crate) fn put_manifest(&self, name: &str, content: &[u8]) {
         let draft = self.path("draft");
         std::fs::write(&draft, content).unwrap();
         std::fs::rename(draft, self.manifests().join(name)).unwrap();
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Waits until what was written so far is in force in both families.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let mark = self.mark();
         self.rewrite();
         self.wait_for_rule(self.n1(), &mark);
@@ -151,7 +151,7 @@ impl World {
     }
 
     /// The agent's command line for this world.
-    pub fn command(&self, flags: &[&str]) -> Command {
+    pub(crate) fn command(&self, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
         command.arg("--manifests").arg(self.manifests()).args(self.flags()).args(flags);
         self.environment(&mut command);
@@ -159,7 +159,7 @@ impl World {
     }
 
     /// Flags of every run, without its source.
-    pub fn flags(&self) -> [String; 4] {
+    pub(crate) fn flags(&self) -> [String; 4] {
         [
             "--hostname-override=n1".to_owned(),
             format!("--iptables-backend={}", self.variant.name()),
@@ -169,29 +169,29 @@ impl World {
     }
 
     /// A lock file and a place for fake programs of its own.
-    pub fn environment(&self, command: &mut Command) {
+    pub(crate) fn environment(&self, command: &mut Command) {
         let mut path = OsString::from(self.fakes());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         command.env("PATH", path).env("XTABLES_LOCKFILE", self.lock_file());
     }
 
-    pub fn lock_file(&self) -> PathBuf {
+    pub(crate) fn lock_file(&self) -> PathBuf {
         self.path("xtables.lock")
     }
 
     /// Programs in this directory come before the real ones.
-    pub fn fakes(&self) -> PathBuf {
+    pub(crate) fn fakes(&self) -> PathBuf {
         self.path("bin")
     }
 
     /// Starts the proxy on n1. It may still be reading when this returns.
-    pub fn start(&self, flags: &[&str]) {
+    pub(crate) fn start(&self, flags: &[&str]) {
         self.launch(self.n1(), &mut self.command(flags));
     }
 
     /// Starts any command as the proxy of this world.
-    pub fn launch(&self, host: &Host, command: &mut Command) {
+    pub(crate) fn launch(&self, host: &Host, command: &mut Command) {
         let log = self.path(&format!("run-{}.log", self.runs.borrow().len()));
         let agent = host.start(command, &log).unwrap();
         self.runs.borrow_mut().push(log);
@@ -199,28 +199,28 @@ impl World {
     }
 
     /// Does something with the running proxy.
-    pub fn agent<T>(&self, act: impl FnOnce(&mut Process) -> T) -> T {
+    pub(crate) fn agent<T>(&self, act: impl FnOnce(&mut Process) -> T) -> T {
         act(self.agent.borrow_mut().as_mut().unwrap())
     }
 
     /// kill -9.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.agent(|agent| agent.kill().unwrap());
     }
 
     /// The logs of all runs.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         let read = |path: &PathBuf| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
         self.runs.borrow().iter().map(read).collect()
     }
 
     /// Waits until the log has a text.
-    pub fn wait_for_log(&self, text: &str) {
+    pub(crate) fn wait_for_log(&self, text: &str) {
         eventually(&format!("{text:?} in the log"), || self.log().contains(text));
     }
 
     /// Every rule of n1, sorted, without counters.
-    pub fn rules(&self) -> String {
+    pub(crate) fn rules(&self) -> String {
         self.rules_of(self.n1())
     }
 
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// What a proxy writes that starts with the present objects on a node without any rules: it runs on n2, as n1.
-    pub fn fresh_rules(&self) -> String {
+    pub(crate) fn fresh_rules(&self) -> String {
         let mark = self.mark();
         self.rewrite();
         let host = self.lab.node(Node::N2);
@@ -241,7 +241,7 @@ impl World {
     }
 
     /// Runs iptables (or ip6tables) of this variant on n1.
-    pub fn iptables(&self, tool: &str, arguments: &[&str]) -> String {
+    pub(crate) fn iptables(&self, tool: &str, arguments: &[&str]) -> String {
         let lock = format!("XTABLES_LOCKFILE={}", self.lock_file().display());
         let tool = format!("{tool}-{}", self.variant.name());
         let all = [&[lock.as_str(), tool.as_str(), "-w", "5"], arguments].concat();
@@ -249,13 +249,13 @@ impl World {
     }
 
     /// Asks once from a host for `cluster.1:80` and the like.
-    pub fn ask(&self, from: &str, transport: Transport, to: &str, family: Family) -> Answer {
+    pub(crate) fn ask(&self, from: &str, transport: Transport, to: &str, family: Family) -> Answer {
         let dial = Dial::new(transport, at(to, family)).within(Duration::from_secs(2));
         self.host(from).dial(&dial)
     }
 
     /// Waits until one of the pods answers, in both families.
-    pub fn wait_for_answer(&self, from: &str, transport: Transport, to: &str, by: &[&str]) {
+    pub(crate) fn wait_for_answer(&self, from: &str, transport: Transport, to: &str, by: &[&str]) {
         for family in Family::ALL {
             let what = format!("{by:?} answers on {to} ({family})");
             let is_one = |name: &str| by.iter().any(|pod| self.pod(pod).name() == name);
@@ -264,7 +264,7 @@ impl World {
     }
 
     /// Waits until nobody answers, in both families.
-    pub fn wait_for_silence(&self, from: &str, transport: Transport, to: &str) {
+    pub(crate) fn wait_for_silence(&self, from: &str, transport: Transport, to: &str) {
         for family in Family::ALL {
             let dial = Dial::new(transport, at(to, family)).within(Duration::from_millis(200));
             eventually(&format!("{to} is silent"), || self.host(from).dial(&dial).name().is_none());
@@ -272,14 +272,14 @@ impl World {
     }
 
     /// The sum of all series of a metric whose line contains `label`.
-    pub fn metric(&self, name: &str, label: &str) -> f64 {
+    pub(crate) fn metric(&self, name: &str, label: &str) -> f64 {
         let (_, page) = http(self.n1(), "127.0.0.1:10249", "/metrics").unwrap_or_default();
         let lines = page.lines().filter(|l| l.starts_with(name) && l.contains(label));
         lines.filter_map(|l| l.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
     /// A page of the health server: status and body.
-    pub fn health(&self, path: &str) -> (u16, String) {
+    pub(crate) fn health(&self, path: &str) -> (u16, String) {
         http(self.n1(), "127.0.0.1:10256", path).unwrap_or_default()
     }
 }
@@ -299,23 +299,23 @@ impl Drop for World {
 }
 
 /// `symbol:port` as an address of a family.
-pub fn at(target: &str, family: Family) -> SocketAddr {
+pub(crate) fn at(target: &str, family: Family) -> SocketAddr {
     let (symbol, port) = target.split_once(':').unwrap();
     SocketAddr::new(Symbol::parse(symbol).unwrap().ip(family).unwrap(), port.parse().unwrap())
 }
 
 /// The address of a host in the words of the model.
-pub fn ip(host: &Host, family: Family) -> std::net::IpAddr {
+pub(crate) fn ip(host: &Host, family: Family) -> std::net::IpAddr {
     host.ip(wire_family(family))
 }
 
 /// Asks again and again until it is so.
-pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, is_so: impl FnMut() -> bool) {
     assert!(within(PATIENCE, is_so), "not in time: {what}");
 }
 
 /// True if it comes true in this time.
-pub fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+pub(crate) fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     loop {
         let over = Instant::now() >= end;
@@ -330,7 +330,7 @@ pub fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
 }
 
 /// GET on a host: status, and headers with the body.
-pub fn http(host: &Host, to: &str, path: &str) -> Option<(u16, String)> {
+pub(crate) fn http(host: &Host, to: &str, path: &str) -> Option<(u16, String)> {
     let ask = || -> std::io::Result<String> {
         let to: SocketAddr = to.parse().unwrap();
         let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
@@ -346,7 +346,7 @@ pub fn http(host: &Host, to: &str, path: &str) -> Option<(u16, String)> {
 }
 
 /// Writes an executable shell script.
-pub fn script(path: &Path, text: &str) {
+pub(crate) fn script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let draft = path.with_extension("draft");

@@ -13,7 +13,8 @@ both_variants![
     a_terminating_endpoint_keeps_its_connection_and_serves_as_last_resort,
 ];
 
-const TWO: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\nendpoint web n2.1:8080";
+const TWO: &str =
+    "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\nendpoint web n2.1:8080";
 
 /// A connection from pod n1.9 that this pod answers.
 fn hold_to(world: &World, pod: &str, family: Family) -> Held {

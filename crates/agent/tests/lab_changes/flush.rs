@@ -27,7 +27,9 @@ fn repaired_within_a_second(program: &str, harm: &[&str]) {
         let took = before.elapsed();
         eprintln!("{harm:?}: repaired after {took:?} (try {n})");
         let count = f64::from(u32::try_from(n).unwrap());
-        eventually("the repair is counted", || world.metric(REPAIRED, "ipv4") + world.metric(REPAIRED, "IPv4") >= count);
+        eventually("the repair is counted", || {
+            world.metric(REPAIRED, "ipv4") + world.metric(REPAIRED, "IPv4") >= count
+        });
         took < SECOND
     };
     assert!((1..=TRIES).any(is_in_time), "no repair within a second");

@@ -18,12 +18,17 @@ both_variants![
 /// Services that are there only to make the work longer.
 fn crowd(numbers: std::ops::Range<u16>, endpoint: &str) -> String {
     let one = |n: u16| {
-        format!("service crowd{n} cluster.{}:{}/tcp\nendpoint crowd{n} {endpoint}:8080\n", n % 200 + 20, 80 + n / 200)
+        format!(
+            "service crowd{n} cluster.{}:{}/tcp\nendpoint crowd{n} {endpoint}:8080\n",
+            n % 200 + 20,
+            80 + n / 200
+        )
     };
     numbers.map(one).collect()
 }
 
-const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\nendpoint web n2.1:8080\n";
+const WEB: &str =
+    "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\nendpoint web n2.1:8080\n";
 
 /// Connects all the time while `body` runs; nothing may fail. A packet that no rule translates is refused at once, so that a moment
 /// without rules cannot hide behind a second attempt of the kernel.
@@ -127,7 +132,9 @@ fn a_restart_without_changes_changes_nothing(variant: Variant) {
         assert!(status.is_some_and(|s| s.success()));
         assert_eq!(world.rules(), before, "SIGTERM leaves the rules");
         world.start(&[]);
-        eventually("it writes", || world.metric("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "") > 1e9);
+        eventually("it writes", || {
+            world.metric("kubeproxy_sync_proxy_rules_last_timestamp_seconds", "") > 1e9
+        });
         eventually("both families", || world.log().matches("full sync done").count() % 2 == 0);
         assert_eq!(world.rules(), before);
     }

@@ -17,8 +17,9 @@ const PORT: &str = "kind=\"ServicePort\"";
 
 /// Seven good Services and one with the cluster IP 10.96.0.66.
 fn objects() -> String {
-    let good: String =
-        (1..=7).map(|n| format!("service good{n} cluster.{n}:80/tcp\nendpoint good{n} n1.1:8080\n")).collect();
+    let good: String = (1..=7)
+        .map(|n| format!("service good{n} cluster.{n}:80/tcp\nendpoint good{n} n1.1:8080\n"))
+        .collect();
     format!("{good}service bad cluster.66:80/tcp\nendpoint bad n1.1:8080\n")
 }
 
@@ -100,7 +101,10 @@ fn trouble_for_all_is_waited_out_and_nobody_is_blamed(variant: Variant) {
     std::fs::write(&broken, "").unwrap();
     fake(
         &world,
-        &format!("if [ -e '{}' ]; then echo 'cannot do it today' >&2; exit 1; fi\nexec \"$REAL\" \"$@\"", broken.display()),
+        &format!(
+            "if [ -e '{}' ]; then echo 'cannot do it today' >&2; exit 1; fi\nexec \"$REAL\" \"$@\"",
+            broken.display()
+        ),
     );
     world.write(&objects());
     world.start(&["--iptables-sync-period=1s"]);

@@ -59,7 +59,9 @@ fn rules_and_chains_of_others_are_untouched_also_by_cleanup(variant: Variant) {
     let Some(world) = World::new_or_skip(variant) else { return };
     let run = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
-        ["iptables", "ip6tables"].map(|tool| world.iptables(tool, &words));
+        for tool in ["iptables", "ip6tables"] {
+            world.iptables(tool, &words);
+        }
     };
     FOREIGN.iter().for_each(|line| run(line));
     let before: BTreeSet<String> = world.rules().lines().map(str::to_owned).collect();
@@ -78,7 +80,11 @@ fn rules_and_chains_of_others_are_untouched_also_by_cleanup(variant: Variant) {
     world.kill();
     let cleanup = world.n1().start(&mut world.command(&["--cleanup"]), &world.path("cleanup.log"));
     let status = cleanup.unwrap().wait(PATIENCE).unwrap();
-    assert!(status.is_some_and(|s| s.success()), "{}", std::fs::read_to_string(world.path("cleanup.log")).unwrap());
+    assert!(
+        status.is_some_and(|s| s.success()),
+        "{}",
+        std::fs::read_to_string(world.path("cleanup.log")).unwrap()
+    );
     let after: BTreeSet<String> = world.rules().lines().map(str::to_owned).collect();
     let lost: Vec<&String> = before.difference(&after).collect();
     assert!(lost.is_empty(), "{lost:?}");

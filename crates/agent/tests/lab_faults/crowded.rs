@@ -21,7 +21,10 @@ fn answer_for_all(world: &World) {
 }
 
 fn ten_thousand_endpoints_in_one_service_work(variant: Variant) {
-    let Some(world) = World::running(variant, "service other cluster.2:80/tcp\nendpoint other n1.2:8080") else { return };
+    let Some(world) = World::running(variant, "service other cluster.2:80/tcp\nendpoint other n1.2:8080")
+    else {
+        return;
+    };
     answer_for_all(&world);
     let endpoint = |n: u16| json!({ "addresses": [format!("10.200.{}.{}", n / 250, n % 250 + 1)] });
     let slice = |part: u16| {

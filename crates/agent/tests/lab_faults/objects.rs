@@ -8,7 +8,10 @@ use switchyard_model::Family;
 use crate::both_variants;
 use crate::world::{Variant, World, at, eventually};
 
-both_variants![the_older_of_two_services_keeps_a_frontend_that_both_ask_for, odd_names_are_served_or_set_aside];
+both_variants![
+    the_older_of_two_services_keeps_a_frontend_that_both_ask_for,
+    odd_names_are_served_or_set_aside
+];
 
 const GOOD: &str = "service good cluster.1:80/tcp nodeport=30080\nendpoint good n1.1:8080";
 
@@ -26,7 +29,9 @@ fn the_older_of_two_services_keeps_a_frontend_that_both_ask_for(variant: Variant
                 service old cluster.1:80/tcp nodeport=30080 ext=ext.1 created=10\nendpoint old n1.1:8080\n\
                 service udp cluster.3:80/udp nodeport=30080 ext=ext.1 created=30\nendpoint udp n2.1:8080/udp";
     let Some(world) = World::running(variant, both) else { return };
-    for (from, to) in [("client", "n1:30080"), ("client", "ext.1:80"), ("n1.9", "ext.1:80"), ("n1.9", "cluster.1:80")] {
+    for (from, to) in
+        [("client", "n1:30080"), ("client", "ext.1:80"), ("n1.9", "ext.1:80"), ("n1.9", "cluster.1:80")]
+    {
         assert_only(&world, from, to, Tcp, "n1.1");
     }
     assert_only(&world, "n1.9", "cluster.2:80", Tcp, "n2.1");
@@ -35,7 +40,8 @@ fn the_older_of_two_services_keeps_a_frontend_that_both_ask_for(variant: Variant
     let log = world.log();
     let told: Vec<&str> = log.lines().filter(|l| l.contains("two Services ask for one frontend")).collect();
     assert_eq!(told.len(), 4, "node port and external IP, both families: {told:?}");
-    let names_both = |l: &&str| l.contains("WARN") && l.contains("default/old") && l.contains("default/young");
+    let names_both =
+        |l: &&str| l.contains("WARN") && l.contains("default/old") && l.contains("default/young");
     assert!(told.iter().all(names_both), "{told:?}");
     assert_eq!(world.metric("switchyard_frontend_conflicts", ""), 4.0);
     world.write("remove service old");
@@ -120,21 +126,46 @@ fn odd_names_are_served_or_set_aside(variant: Variant) {
 fn wrong_values_cost_only_themselves() {
     let Some(world) = World::running(Variant::Nft, GOOD) else { return };
     let web = |name: &str, ip: &str, port: Value| service("default", name, "", ip, port);
-    let ends = |name: &str, kind: &str, address: &str, port: Value| slice(name, name, "", kind, address, port);
+    let ends =
+        |name: &str, kind: &str, address: &str, port: Value| slice(name, name, "", kind, address, port);
     let spaced = |mut object: Value, namespace: &str| {
         object["metadata"]["namespace"] = json!(namespace);
         object
     };
     let pair = |name: &str, ip: &str, port: Value, end: Value| [spaced(web(name, ip, port), name), end];
     let v4 = "10.1.1.11";
-    put(&world, "v4-in-v6.yaml", &pair("mixed", "10.96.0.101", json!(80), ends("mixed", "IPv6", v4, json!(8080))));
+    put(
+        &world,
+        "v4-in-v6.yaml",
+        &pair("mixed", "10.96.0.101", json!(80), ends("mixed", "IPv6", v4, json!(8080))),
+    );
     put(&world, "zero.yaml", &pair("zero", "10.96.0.102", json!(0), ends("zero", "IPv4", v4, json!(8080))));
-    put(&world, "high.yaml", &pair("high", "10.96.0.103", json!(65536), ends("high", "IPv4", v4, json!(8080))));
+    put(
+        &world,
+        "high.yaml",
+        &pair("high", "10.96.0.103", json!(65536), ends("high", "IPv4", v4, json!(8080))),
+    );
     put(&world, "end.yaml", &pair("end", "10.96.0.104", json!(80), ends("end", "IPv4", v4, json!(65536))));
-    put(&world, "text.yaml", &pair("text", "10.96.0.105", json!("http"), ends("text", "IPv4", v4, json!([]))));
-    put(&world, "where.yaml", &pair("where", "300.1.2.3", json!(80), ends("where", "IPv4", "nowhere", json!(8080))));
-    put(&world, "loop.yaml", &pair("loop", "10.96.0.106", json!(80), ends("loop", "IPv4", "127.0.0.1", json!(8080))));
-    put(&world, "kinds.yaml", &[json!({ "kind": "Pod", "apiVersion": "v1" }), json!({ "kind": 7 }), json!([1, 2]), json!("x")]);
+    put(
+        &world,
+        "text.yaml",
+        &pair("text", "10.96.0.105", json!("http"), ends("text", "IPv4", v4, json!([]))),
+    );
+    put(
+        &world,
+        "where.yaml",
+        &pair("where", "300.1.2.3", json!(80), ends("where", "IPv4", "nowhere", json!(8080))),
+    );
+    put(
+        &world,
+        "loop.yaml",
+        &pair("loop", "10.96.0.106", json!(80), ends("loop", "IPv4", "127.0.0.1", json!(8080))),
+    );
+    put(
+        &world,
+        "kinds.yaml",
+        &[json!({ "kind": "Pod", "apiVersion": "v1" }), json!({ "kind": 7 }), json!([1, 2]), json!("x")],
+    );
     let mut unknown = web("more", "10.96.0.107", json!(80));
     unknown["spec"]["quantumEntanglement"] = json!({ "pairs": 7 });
     unknown["futureField"] = json!(null);

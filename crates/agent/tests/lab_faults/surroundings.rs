@@ -111,7 +111,10 @@ fn missing_iptables_ends_it() {
         ),
     );
     let said = fails(&world, Command::new("unshare").arg("-m").arg(hidden));
-    assert!(said.contains("iptables not found in") && said.contains("install the iptables package"), "{said}");
+    assert!(
+        said.contains("iptables not found in") && said.contains("install the iptables package"),
+        "{said}"
+    );
 }
 
 #[test]
