@@ -1,0 +1,134 @@
+//! Every scenario of `scenarios/` with real packets: the agent runs on node n1 of a lab, once per iptables variant.
+//!
+//! Besides the flows, each scenario shows that the agent does not take its own writes for somebody else's, that rules outlive it, and
+//! that `--cleanup` leaves nothing.
+
+#[path = "common/proxy.rs"]
+mod proxy;
+#[path = "common/stage.rs"]
+mod stage;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use switchyard_lab::Lab;
+use switchyard_lab::scenario::{Scenario, Step, to_manifests};
+use switchyard_model::Family;
+
+use proxy::{Agent, Bench, Variant, say, scenarios};
+use stage::Stage;
+
+/// Scenarios at one time: they mostly wait.
+const AT_ONCE: usize = 3;
+
+/// How long a change may take to be seen in traffic.
+const TAKES_EFFECT: Duration = Duration::from_secs(5);
+
+/// What was tried, and what went wrong.
+#[derive(Default)]
+struct Report {
+    flows: usize,
+    failures: Vec<String>,
+}
+
+#[test]
+fn iptables_nft() {
+    run_all(Variant::Nft);
+}
+
+#[test]
+fn iptables_legacy() {
+    run_all(Variant::Legacy);
+}
+
+/// `SCENARIO=name` in the environment picks those whose names contain the text.
+fn run_all(variant: Variant) {
+    let Some(lab) = Lab::new_or_skip() else { return };
+    if !variant.is_usable(&lab) {
+        return;
+    }
+    let started = Instant::now();
+    let picked = std::env::var("SCENARIO").unwrap_or_default();
+    let mut all = Scenario::read_all(&scenarios()).unwrap_or_else(|error| panic!("{error}"));
+    all.retain(|scenario| scenario.name.contains(&picked));
+    let (next, report) = (AtomicUsize::new(0), Mutex::new(Report::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(scenario) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run(scenario, variant, &report);
+                }
+            });
+        }
+    });
+    let Report { flows, failures } = report.into_inner().unwrap_or_default();
+    let (count, failed) = (all.len(), failures.len());
+    let seconds = started.elapsed().as_secs_f32();
+    say(&format!(
+        "lab iptables-{variant}: {count} scenarios, {flows} flows, {failed} failed ({seconds:.0} s)"
+    ));
+    assert!(flows > 0 && failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+fn run(scenario: &Scenario, variant: Variant, report: &Mutex<Report>) {
+    let mut mine = Report::default();
+    if let Err(error) = play(scenario, variant, &mut mine) {
+        mine.failures.push(format!("{}: {error:#}", scenario.name));
+    }
+    let Ok(mut report) = report.lock() else { return };
+    report.flows += mine.flows;
+    report.failures.extend(mine.failures);
+}
+
+fn play(scenario: &Scenario, variant: Variant, report: &mut Report) -> anyhow::Result<()> {
+    let lab = Lab::new()?;
+    let bench = Bench::new(&lab, variant)?;
+    let stage = Stage::new(lab, scenario)?;
+    let mut agent: Option<Agent> = None;
+    for step in &scenario.steps {
+        bench.write_objects(&to_manifests(&step.objects, &Family::ALL))?;
+        let patience = if agent.is_some() { TAKES_EFFECT } else { Duration::ZERO };
+        if agent.is_none() {
+            let mut started = bench.start(&scenario.flags())?;
+            started.wait_until_synced()?;
+            agent = Some(started);
+        }
+        report.flows += step.flows.iter().map(|flow| flow.families().len()).sum::<usize>();
+        report.failures.extend(failures(scenario, step, &stage, patience));
+    }
+    if let Some(agent) = agent {
+        part(&bench, agent)?;
+    }
+    Ok(())
+}
+
+/// The failures of the last of all tries of a step.
+fn failures(scenario: &Scenario, step: &Step, stage: &Stage, patience: Duration) -> Vec<String> {
+    let end = Instant::now() + patience;
+    loop {
+        let tries = step.flows.iter().flat_map(|flow| flow.families().iter().map(move |f| (flow, *f)));
+        let failed = tries.filter_map(|(flow, family)| {
+            let error = stage.check(flow, family).err()?;
+            let (name, line, title, expected) = (&scenario.name, flow.line, &step.title, &flow.expected);
+            Some(format!("{name}.txt:{line} {family} ({title}): {flow}: expected {expected:?}; {error:#}"))
+        });
+        let failed: Vec<String> = failed.collect();
+        if failed.is_empty() || Instant::now() >= end {
+            return failed;
+        }
+    }
+}
+
+/// The end of an agent's life.
+fn part(bench: &Bench, agent: Agent) -> anyhow::Result<()> {
+    let repaired = agent.total("switchyard_rules_repaired_total")?;
+    ensure!(repaired == 0.0, "took {repaired} own writes for harm; log:\n{}", agent.log_end());
+    agent.terminate()?;
+    ensure!(!bench.chains()?.is_empty(), "the rules did not outlive the agent");
+    bench.clean_up()?;
+    let left = bench.chains()?;
+    ensure!(left.is_empty(), "--cleanup left {}", left.join(", "));
+    Ok(())
+}
