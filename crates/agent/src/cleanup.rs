@@ -6,10 +6,14 @@ use switchyard_apply::iptables::{
 };
 use switchyard_model::Family;
 use switchyard_netlink::nftables;
+use switchyard_netlink::route::Routes;
 
 use crate::flags::{Config, IptablesBackend};
 use crate::run::nftables_tables;
 use crate::sync::with_causes;
+
+/// The interface of kube-proxy's ipvs mode.
+const IPVS_LINK: &str = "kube-ipvs0";
 
 /// Cleans up. Goes on after the first failure; fails if anything is left.
 pub fn run(config: &Config) -> anyhow::Result<()> {
@@ -38,10 +42,29 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
             }
         }
     }
+    left += usize::from(!remove_ipvs_link());
     if left > 0 {
         bail!("encountered an error while tearing down rules: {left} objects are left, each named above");
     }
     Ok(())
+}
+
+/// ipvs mode binds every virtual address to this interface, which makes the node answer for them. False if it is left.
+fn remove_ipvs_link() -> bool {
+    let removed = Routes::open().and_then(|mut routes| {
+        let links = routes.links()?;
+        let Some(link) = links.iter().find(|link| link.name == IPVS_LINK) else { return Ok(false) };
+        routes.delete_link(link.index).map(|()| true)
+    });
+    match removed {
+        Ok(true) => tracing::info!(interface = IPVS_LINK, "removed the interface of ipvs mode"),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::error!(interface = IPVS_LINK, cause = %with_causes(&error), "cannot remove the interface of ipvs mode");
+            return false;
+        }
+    }
+    true
 }
 
 /// Both variants, unless the operator named one: an earlier run may have used the other. The legacy one is only

@@ -159,7 +159,7 @@ impl Loop {
                 sync.settle((self.settle)(&self.waiting.node, sync.family()));
                 let ports = of_family(&changes.ports, sync.family());
                 sync.add_triggers(&changes.triggers);
-                if sync.run(ports, &changes, &self.health, &self.metrics).is_err() {
+                if sync.run(ports, &self.health, &self.metrics).is_err() {
                     outcome = Outcome::Failed;
                 }
             }

@@ -2,19 +2,37 @@
 //!
 //! The API server keeps cluster IPs and node ports unique, but external IPs and load-balancer IPs are anybody's, and
 //! files may contain anything. kube-proxy lets the order of a hash map decide, so the owner can change with every
-//! sync. Here the older Service wins, then the smaller name: whoever has the traffic keeps it, on every node.
+//! sync. Here a cluster IP beats every other kind of address, so that nobody can take another Service's traffic over by
+//! naming its cluster IP as an external one; then the older Service wins, then the smaller name: whoever has the
+//! traffic keeps it, on every node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use switchyard_model::{PortKey, ServicePort};
 
-use crate::route::{Frontend, frontends};
+use crate::route::{Frontend, FrontendKind, frontends};
 
 /// One wish for a frontend. Orders by who wins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
+    kind: Standing,
     created: i64,
     key: PortKey,
+}
+
+/// How good a reason is. Orders by who wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// The API server gave the address to the Service.
+    ClusterIp,
+    /// The Service's author, or a load balancer, named it.
+    Named,
+}
+
+impl From<FrontendKind> for Standing {
+    fn from(kind: FrontendKind) -> Self {
+        if kind == FrontendKind::ClusterIp { Self::ClusterIp } else { Self::Named }
+    }
 }
 
 /// A frontend that more than one service port asks for.
@@ -74,8 +92,8 @@ impl Claims {
 
     /// Adds the claims of a service port.
     pub fn add(&mut self, port: &ServicePort) {
-        let claim = Claim { created: port.created, key: PortKey::from(port) };
-        for (_, frontend) in frontends(port) {
+        for (kind, frontend) in frontends(port) {
+            let claim = Claim { kind: kind.into(), created: port.created, key: PortKey::from(port) };
             match self.winners.get_mut(&frontend) {
                 None => {
                     self.winners.insert(frontend, claim.clone());

@@ -4,7 +4,7 @@
 //! from one port is therefore stuck with an endpoint that is gone, or with "no translation" from before the Service
 //! existed. Nothing but removing the flow helps.
 //!
-//! In: a [`Book`], what changed in it, the node's addresses. Out: [`Expectations`], which name what to ask the kernel
+//! In: a [`Book`], what changed in it, the addresses of the node that serve node ports. Out: [`Expectations`], which name what to ask the kernel
 //! for and judge each flow that it returns.
 //!
 //! Invariants
@@ -16,7 +16,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use ipnet::IpNet;
 use switchyard_model::{Protocol, ServicePort};
 
 use crate::book::{Book, Replaced};
@@ -52,8 +51,6 @@ pub struct Question {
 pub struct Expectations {
     /// Endpoints that a flow to the frontend may lead to.
     may_answer: BTreeMap<Frontend, BTreeSet<SocketAddr>>,
-    /// In these ranges every translated flow must belong to a known frontend. Empty unless everything is judged.
-    service_cidrs: Vec<IpNet>,
     node_addresses: BTreeSet<IpAddr>,
 }
 
@@ -68,18 +65,19 @@ pub fn of_changes(book: &Book, changed: &[Replaced], node_addresses: BTreeSet<Ip
             may_answer.entry(frontend).or_insert_with(|| book.may_answer(&frontend));
         }
     }
-    Expectations { may_answer, service_cidrs: Vec::new(), node_addresses }
+    Expectations { may_answer, node_addresses }
 }
 
-/// What to expect of everything, for the first sync of a process: Services may have gone while nobody looked.
-pub fn of_everything(book: &Book, service_cidrs: &[IpNet], node_addresses: BTreeSet<IpAddr>) -> Expectations {
+/// What to expect of all frontends, for the first sync of a process: endpoints may have gone while nobody looked. A
+/// Service that is gone altogether cannot be told from one that another proxy serves; its flows are left to time out.
+pub fn of_everything(book: &Book, node_addresses: BTreeSet<IpAddr>) -> Expectations {
     let mut may_answer: BTreeMap<Frontend, BTreeSet<SocketAddr>> = BTreeMap::new();
     for port in book.ports().values().filter(|p| p.name.protocol.leaves_stale_flows()) {
         for route in book.routes(port).routes {
             may_answer.insert(route.frontend, serving(port));
         }
     }
-    Expectations { may_answer, service_cidrs: service_cidrs.to_vec(), node_addresses }
+    Expectations { may_answer, node_addresses }
 }
 
 fn serving(port: &ServicePort) -> BTreeSet<SocketAddr> {
@@ -98,12 +96,12 @@ impl Book {
 impl Expectations {
     /// True if no flow needs to be looked at.
     pub fn is_empty(&self) -> bool {
-        self.may_answer.is_empty() && self.service_cidrs.is_empty()
+        self.may_answer.is_empty()
     }
 
     /// What to ask the kernel for. Every stale flow is in at least one answer.
     pub fn questions(&self) -> BTreeSet<Question> {
-        if !self.service_cidrs.is_empty() || self.may_answer.len() > MAX_QUESTIONS {
+        if self.may_answer.len() > MAX_QUESTIONS {
             let protocols = [Protocol::Udp, Protocol::Sctp].into_iter();
             return protocols.map(|protocol| Question { protocol, address: None, port: None }).collect();
         }
@@ -131,11 +129,8 @@ impl Expectations {
             return !expected.contains(&flow.answers);
         }
         let node_port = at(FrontendAddress::Node(switchyard_model::Family::of(ip)));
-        if self.node_addresses.contains(&ip) {
-            return self.may_answer.get(&node_port).is_some_and(|ok| !ok.contains(&flow.answers));
-        }
-        let was_translated = flow.answers != flow.dialled;
-        was_translated && self.service_cidrs.iter().any(|range| range.contains(&ip))
+        self.node_addresses.contains(&ip)
+            && self.may_answer.get(&node_port).is_some_and(|ok| !ok.contains(&flow.answers))
     }
 }
 

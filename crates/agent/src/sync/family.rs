@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use switchyard_apply::flows;
 use switchyard_apply::iptables::mode::{IptablesMode, Kind, Progress, Report};
-use switchyard_model::{Changes, Family, ServiceName};
+use switchyard_model::{Family, ServiceName};
 use switchyard_netlink::conntrack::Conntrack;
 use switchyard_netlink::route::Routes;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
@@ -93,13 +93,7 @@ impl FamilySync {
     }
 
     /// Brings the kernel up to date.
-    pub fn run(
-        &mut self,
-        ports: PortChanges,
-        changes: &Changes,
-        health: &ProxyHealth,
-        metrics: &Metrics,
-    ) -> Result<(), Failed> {
+    pub fn run(&mut self, ports: PortChanges, health: &ProxyHealth, metrics: &Metrics) -> Result<(), Failed> {
         let began = Instant::now();
         if ports.is_empty() && !self.mode.needs_full_sync(began) {
             // The change was for the other family, or only for what the Node says.
@@ -122,7 +116,7 @@ impl FamilySync {
             tracing::info!(family = %self.family, "sync works again");
         }
         self.tell(&report, took);
-        self.reconcile_flows(&report.confirmed, changes, metrics);
+        self.reconcile_flows(&report.confirmed, metrics);
         self.sync_health_ports(&report.confirmed);
         for at in std::mem::take(&mut self.triggers) {
             metrics.network_programmed(self.family, at.elapsed().unwrap_or_default());
@@ -144,8 +138,8 @@ impl FamilySync {
             metrics.restore_failed(self.family, kind);
         }
         let counts = self.mode.counts();
-        metrics.iptables_rules(self.family, Table::Filter, counts.filter, counts.filter);
-        metrics.iptables_rules(self.family, Table::Nat, counts.nat, report.lines);
+        metrics.iptables_rules(self.family, Table::Filter, counts.filter, report.rules.filter);
+        metrics.iptables_rules(self.family, Table::Nat, counts.nat, report.rules.nat);
         metrics.no_local_endpoints(self.family, Scope::Internal, counts.silent_internal);
         metrics.no_local_endpoints(self.family, Scope::External, counts.silent_external);
     }
@@ -165,18 +159,18 @@ impl FamilySync {
 
     /// Removes stale flows. A failure costs some clients their flow until it times out, but the rules are right: it
     /// is told and does not fail the sync.
-    fn reconcile_flows(&mut self, confirmed: &[Replaced], changes: &Changes, metrics: &Metrics) {
+    fn reconcile_flows(&mut self, confirmed: &[Replaced], metrics: &Metrics) {
         let leaves_flows = |r: &Replaced| r.name.protocol.leaves_stale_flows();
         if self.has_reconciled && !confirmed.iter().any(leaves_flows) {
             return;
         }
         let began = Instant::now();
-        let addresses = node_addresses();
+        let mut addresses = node_addresses();
+        addresses.retain(|ip| self.book().settings().serves_node_ports_on(*ip));
         let expected = if self.has_reconciled {
             stale::of_changes(self.book(), confirmed, addresses)
         } else {
-            let ranges = changes.service_cidrs.clone().unwrap_or_default();
-            stale::of_everything(self.book(), &ranges, addresses)
+            stale::of_everything(self.book(), addresses)
         };
         if expected.is_empty() {
             self.has_reconciled = true;

@@ -21,7 +21,7 @@ use switchyard_plan::iptables::planner::{Planner, RuleCounts, Step};
 use switchyard_plan::iptables::restore::Restore;
 use switchyard_plan::settings::Settings;
 
-pub use report::{Failure, Kind, Progress, Refused, Report};
+pub use report::{Failure, Kind, Progress, Refused, Report, Written};
 
 use super::canary;
 use super::save::{self, Detail};
@@ -117,16 +117,16 @@ impl IptablesMode {
     /// Brings the kernel to what `changes` ask for.
     pub fn sync(&mut self, now: Instant, changes: PortChanges, progress: &mut dyn FnMut(Progress)) -> Report {
         let mut report = Report::new(Kind::Partial);
-        if !self.needs_full_sync(now) && changes.len() <= self.batch {
-            if self.partial(changes, &mut report) || report.failure.is_some() {
-                return self.finish(report);
-            }
-        } else {
-            let is_due = matches!(self.kernel, Kernel::Known(_)) && self.needs_full_sync(now);
+        let is_full = self.needs_full_sync(now);
+        // Above half of the cluster, writing all of it is cheaper than the shared chains again and again.
+        let is_most = changes.len() > self.batch && changes.len() > self.book().ports().len() / 2;
+        if is_full || is_most {
             self.unconfirmed.extend(self.planner.book_mut().update(changes));
-            if is_due {
+            if is_full && matches!(self.kernel, Kernel::Known(_)) {
                 self.planner.book_mut().readmit();
             }
+        } else if self.partials(changes, &mut report) || report.failure.is_some() {
+            return self.finish(report);
         }
         report.kind = Kind::Full;
         match self.full(&mut report, progress) {
@@ -144,16 +144,35 @@ impl IptablesMode {
         report
     }
 
-    /// True if the kernel took the changes. If not, either the report has a failure, or a culprit was set aside and
-    /// a full sync must follow.
+    /// Writes changes in bounded transactions. True if the kernel took all of them; if not, either the report has a
+    /// failure or a full sync must follow. Either way all of them are in the book.
+    fn partials(&mut self, changes: PortChanges, report: &mut Report) -> bool {
+        let mut rest = changes.into_iter();
+        loop {
+            let chunk: PortChanges = rest.by_ref().take(self.batch).collect();
+            if chunk.is_empty() {
+                return true;
+            }
+            if !self.partial(chunk, report) {
+                self.unconfirmed.extend(self.planner.book_mut().update(rest.collect()));
+                return false;
+            }
+        }
+    }
+
     fn partial(&mut self, changes: PortChanges, report: &mut Report) -> bool {
-        let names: Vec<ServicePortName> = changes.keys().cloned().collect();
         let partial = self.planner.partial(changes);
         self.unconfirmed.extend(partial.replaced);
         report.planned += partial.batch.planned;
         let Err(failure) = self.write(&partial.batch.restore, report) else { return true };
         self.kernel = Kernel::Unknown;
-        if !self.blame(&failure, &partial.batch.restore, &names, report) {
+        let is_answered = match failure.next_step() {
+            // The kernel does not hold what we believed; no service port is to blame for that.
+            NextStep::FullSync | NextStep::Replan => true,
+            NextStep::Quarantine { .. } => self.blame(&failure, &partial.batch.restore, &[], report),
+            NextStep::Backoff | NextStep::Stop => false,
+        };
+        if !is_answered {
             report.failure = Some(failure);
         }
         false
@@ -197,6 +216,8 @@ impl IptablesMode {
             Failure::Restore(error)
         })?;
         report.lines += restore.lines();
+        report.rules.filter += restore.rules(Table::Filter);
+        report.rules.nat += restore.rules(Table::Nat);
         report.restores += 1;
         Ok(())
     }

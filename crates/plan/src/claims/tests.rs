@@ -106,6 +106,19 @@ fn node_ports_can_collide() {
     );
 }
 
+#[test]
+fn a_cluster_ip_beats_an_older_external_ip() {
+    let text = "svc z/old tcp 10.96.0.1:80 ext=10.96.0.2 created=1\nsvc a/young tcp 10.96.0.2:80 created=9";
+    each_family(text, |family, ports, claims| {
+        let own = at(family, "10.96.0.2");
+        assert_eq!(winner(claims, &own), "a/young");
+        claims.remove(&ports[1]);
+        assert_eq!(winner(claims, &own), "z/old");
+        claims.add(&ports[1]);
+        assert_eq!(winner(claims, &own), "a/young");
+    });
+}
+
 proptest! {
     /// Service ports come and go in any order: what is left decides, not how it came to be.
     #[test]

@@ -35,6 +35,8 @@ impl Lines {
 struct Part {
     chains: Lines,
     rules: Lines,
+    /// Those of `rules` that delete a chain.
+    deletions: usize,
 }
 
 impl Part {
@@ -77,6 +79,15 @@ impl Restore {
         self.filter.lines() + self.nat.lines()
     }
 
+    /// Rules that are written into a table.
+    pub fn rules(&self, table: Table) -> usize {
+        let part = match table {
+            Table::Nat => &self.nat,
+            Table::Filter | Table::Mangle => &self.filter,
+        };
+        part.rules.count - part.deletions
+    }
+
     /// Creates or empties a chain and fills it.
     pub fn chain(&mut self, table: Table, name: &str, owner: Option<&ServicePortName>) {
         let lines = &mut self.part(table).chains;
@@ -101,6 +112,7 @@ impl Restore {
         lines.owned_by(None);
         let _ = writeln!(lines.text, "-X {chain}");
         lines.count += 1;
+        self.part(table).deletions += 1;
     }
 
     /// The input.

@@ -72,6 +72,15 @@ impl Failure {
     }
 }
 
+/// Rules that the kernel took, by table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// In the filter table.
+    pub filter: usize,
+    /// In the nat table.
+    pub nat: usize,
+}
+
 /// What a sync did.
 #[derive(Debug)]
 pub struct Report {
@@ -81,6 +90,8 @@ pub struct Report {
     pub planned: usize,
     /// Lines of restore input that the kernel took.
     pub lines: usize,
+    /// Rules among them.
+    pub rules: Written,
     /// Restores that succeeded.
     pub restores: usize,
     /// Restores that failed.
@@ -99,6 +110,7 @@ impl Report {
             kind,
             planned: 0,
             lines: 0,
+            rules: Written::default(),
             restores: 0,
             failed_restores: 0,
             refused: Vec::new(),

@@ -1,3 +1,5 @@
+//! What the programs say when they refuse input, in all known forms, and that no text from them is trusted.
+
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
