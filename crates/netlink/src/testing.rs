@@ -1,5 +1,7 @@
 //! For the tests of this crate: a private namespace, or a loud skip.
 
+use std::io::{Write, stderr};
+
 use crate::netns::Namespace;
 
 /// A fresh namespace. Without root it prints why it skips; `LAB=require` turns the skip into a failure.
@@ -12,7 +14,8 @@ pub(crate) fn namespace_or_skip() -> Option<Namespace> {
                 std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default()
             );
             assert!(std::env::var("LAB").as_deref() != Ok("require"), "LAB=require, but: {reason}");
-            eprintln!("SKIPPED: {reason} (network namespaces need root)");
+            // Not `eprintln!`: the harness hides what a passing test prints with it.
+            writeln!(stderr(), "SKIPPED: {reason} (network namespaces need root)").unwrap();
             None
         }
     }

@@ -1,3 +1,5 @@
+//! Flows of a real kernel, found and deleted with its filter and with ours; and bytes that lie.
+
 use std::net::{SocketAddr, UdpSocket};
 
 use proptest::prelude::*;

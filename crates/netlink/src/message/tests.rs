@@ -1,3 +1,5 @@
+//! Messages are framed and padded as the kernel wants them, read back as written, and survive any bytes.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Changes by other programs are noticed in time, lost notifications are told, and any bytes are survived.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Links, addresses and routes of a real kernel, as the `ip` tool sees them; the bytes of requests; bytes that lie.
+
 use std::os::fd::AsFd;
 
 use proptest::prelude::*;

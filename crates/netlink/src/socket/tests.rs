@@ -1,3 +1,5 @@
+//! Exchanges with the kernel: sequence numbers, interrupted dumps, refusals, retries and cut messages.
+
 use proptest::prelude::*;
 
 use super::*;

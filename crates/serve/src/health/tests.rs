@@ -1,3 +1,5 @@
+//! `/healthz` and `/livez` over time: when they turn unhealthy, and what they say.
+
 use std::time::{Instant, SystemTime};
 
 use expect_test::{Expect, expect};

@@ -1,3 +1,5 @@
+//! Names, types and values on the metrics page, and that text from outside cannot grow or break it.
+
 use std::collections::BTreeSet;
 
 use expect_test::expect;

@@ -1,3 +1,5 @@
+//! The servers on the wire: their pages, clients that misbehave, and addresses that are taken.
+
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::time::{Duration, Instant};
 

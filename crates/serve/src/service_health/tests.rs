@@ -1,3 +1,5 @@
+//! Health-check node ports on the wire: answers, ports that come, move and go, and ports that are taken.
+
 use std::net::TcpListener as StdListener;
 use std::time::Duration;
 
