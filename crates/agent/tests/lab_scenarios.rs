@@ -35,23 +35,22 @@ struct Report {
 
 #[test]
 fn iptables_nft() {
-    run_all(Variant::Nft);
+    run_all(Variant::Nft, Scenario::read_all(&scenarios()).unwrap());
 }
 
 #[test]
 fn iptables_legacy() {
-    run_all(Variant::Legacy);
+    run_all(Variant::Legacy, Scenario::read_all(&scenarios()).unwrap());
 }
 
 /// `SCENARIO=name` in the environment picks those whose names contain the text.
-fn run_all(variant: Variant) {
+fn run_all(variant: Variant, mut all: Vec<Scenario>) {
     let Some(lab) = Lab::new_or_skip() else { return };
     if !variant.is_usable(&lab) {
         return;
     }
     let started = Instant::now();
     let picked = std::env::var("SCENARIO").unwrap_or_default();
-    let mut all = Scenario::read_all(&scenarios()).unwrap_or_else(|error| panic!("{error}"));
     all.retain(|scenario| scenario.name.contains(&picked));
     let (next, report) = (AtomicUsize::new(0), Mutex::new(Report::default()));
     std::thread::scope(|scope| {

@@ -3,8 +3,6 @@
 //! In: a node of the lab, an iptables variant, flags. Out: its metrics, its log, its end, and what it left in the kernel. Everything it
 //! shares with the machine otherwise, such as the lock file of iptables, lies in the directory of the test.
 
-#![allow(dead_code, reason = "every test program uses a part of it")]
-
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -29,9 +27,6 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
-    /// Both.
-    pub(crate) const ALL: [Self; 2] = [Self::Nft, Self::Legacy];
-
     /// True if the programs work here. If not, says so; with `LAB=require` in the environment that is a panic.
     pub(crate) fn is_usable(self, lab: &Lab) -> bool {
         let node = lab.node(Node::N1);
@@ -76,13 +71,7 @@ impl Bench {
         Ok(Self { node: lab.node(Node::N1).clone(), variant, directory })
     }
 
-    /// The node.
-    pub(crate) fn node(&self) -> &Host {
-        &self.node
-    }
-
-    /// A file in the directory of the test, outside of the manifests.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -140,11 +129,6 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// The program.
-    pub(crate) fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
     /// The end of its log, for messages.
     pub(crate) fn log_end(&self) -> String {
         let log = self.process.log().unwrap_or_else(|error| error.to_string());
@@ -173,7 +157,7 @@ impl Agent {
     }
 
     /// The values of all series of a metric.
-    pub(crate) fn metric(&self, name: &str) -> anyhow::Result<Vec<f64>> {
+    fn metric(&self, name: &str) -> anyhow::Result<Vec<f64>> {
         let (_, text) = http(&self.node, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 10249), "/metrics")?;
         let series = text.lines().filter_map(|line| line.strip_prefix(name));
         let series = series.filter(|rest| rest.starts_with(['{', ' ']));
