@@ -72,11 +72,12 @@ impl Invocation<'_> {
 
     pub(super) fn run(self) -> Result<Finished, NotFinished> {
         let deadline = Instant::now() + self.timeout;
+        let started = match self.children {
+            Some(children) => children.start(|| self.spawn()),
+            None => self.spawn(),
+        };
         let mut child =
-            self.spawn().map_err(|source| NotFinished::Exec { program: self.program.to_owned(), source })?;
-        if let Some(children) = self.children {
-            children.note(child.id());
-        }
+            started.map_err(|source| NotFinished::Exec { program: self.program.to_owned(), source })?;
         let limit = match self.output {
             Output::Discard => 0,
             Output::Keep { limit } => limit,
