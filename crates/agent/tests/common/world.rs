@@ -3,8 +3,10 @@
 //! In: statements of the scenario language, which add up. Out: who answers, rules, metrics, logs. Waiting is always for something that
 //! can be seen, up to [`PATIENCE`]. When a [`World`] ends, no log of the proxy may tell of a panic.
 
+#![allow(dead_code, reason = "each test program uses another part")]
+
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,6 +24,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The port that every pod answers on, over TCP and UDP.
 pub(crate) const POD_PORT: u16 = 8080;
+
+/// An endpoint that never answers: no pod is made for it.
+const NOBODY: &str = "n2.240";
 
 /// Which iptables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +114,8 @@ impl World {
 
     fn rewrite(&self) {
         let scenario = Scenario::parse("world", &self.script.borrow()).unwrap();
-        scenario.pods().iter().for_each(|pod| drop(self.pod(&pod.to_string())));
+        let pods = scenario.pods().into_iter().map(|pod| pod.to_string()).filter(|pod| pod != NOBODY);
+        pods.for_each(|pod| drop(self.pod(&pod)));
         let objects = &scenario.steps.last().unwrap().objects;
         self.put_manifest("world.yaml", to_manifests(objects, &Family::ALL).as_bytes());
     }
@@ -126,28 +132,29 @@ impl World {
         std::fs::rename(draft, self.manifests().join(name)).unwrap();
     }
 
-    /// A Service that nothing else uses; a rule with its port shows that everything written before it is in force.
+    /// A Service that nothing else uses; a rule with its port shows that what was written before it is being put in force.
     fn mark(&self) -> String {
         let mut revision = self.revision.borrow_mut();
         *revision += 1;
-        self.script.borrow_mut().push_str(&format!("service zz-marker cluster.250:{revision}/tcp\n"));
-        format!("--dport {revision} -j REJECT")
+        let marker = format!("service marker cluster.250:{revision}/tcp\nendpoint marker {NOBODY}:1\n");
+        self.script.borrow_mut().push_str(&marker);
+        self.rewrite();
+        format!("--dport {revision} -j KUBE-SVC-")
     }
 
     /// Waits until what was written so far is in force in both families.
     pub(crate) fn settle(&self) {
         let mark = self.mark();
-        self.rewrite();
-        self.wait_for_rule(self.n1(), &mark);
+        self.wait_for_mark(self.n1(), &mark);
     }
 
-    fn wait_for_rule(&self, host: &Host, mark: &str) {
+    fn wait_for_mark(&self, host: &Host, mark: &str) {
         let has = |tool: &str| {
             let tool = format!("{tool}-{}-save", self.variant.name());
-            host.exec_ok(&tool, &["-t", "filter"]).is_ok_and(|text| text.contains(mark))
+            host.exec_ok(&tool, &["-t", "nat"]).is_ok_and(|text| text.contains(mark))
         };
-        // IPv6 comes last.
-        eventually("the rules are written", || has("ip6tables") && has("iptables"));
+        // IPv6 comes last; after the rules, chains may still have to go.
+        eventually("the rules are written", || has("ip6tables") && has("iptables") && is_idle(host));
     }
 
     /// The agent's command line for this world.
@@ -229,15 +236,28 @@ impl World {
         tools.iter().map(|tool| sorted(tool, &host.exec_ok::<&str>(tool, &[]).unwrap())).collect()
     }
 
-    /// What a proxy writes that starts with the present objects on a node without any rules: it runs on n2, as n1.
-    pub(crate) fn fresh_rules(&self) -> String {
+    /// The rules must be those that a proxy writes which starts with the present objects on a node without any: it runs on n2, as n1.
+    pub(crate) fn assert_as_fresh(&self) {
         let mark = self.mark();
-        self.rewrite();
         let host = self.lab.node(Node::N2);
         let _fresh = host.start(&mut self.command(&[]), &self.path("fresh.log")).unwrap();
-        self.wait_for_rule(host, &mark);
-        self.wait_for_rule(self.n1(), &mark);
-        self.rules_of(host)
+        self.wait_for_mark(host, &mark);
+        self.wait_for_mark(self.n1(), &mark);
+        let (fresh, now) = (self.rules_of(host), self.rules());
+        let only = |a: &str, b: &str| -> String {
+            let b: BTreeSet<&str> = b.lines().collect();
+            a.lines().filter(|line| !b.contains(line)).map(|line| format!("{line}\n")).collect()
+        };
+        let (missing, left) = (only(&fresh, &now), only(&now, &fresh));
+        assert!(fresh == now, "missing:\n{missing}left over:\n{left}");
+    }
+
+    /// From now on a packet to a cluster IP that no rule translates is refused at once, so that a moment without rules cannot hide
+    /// behind the kernel's second attempt to connect.
+    pub(crate) fn refuse_untranslated(&self) {
+        for (family, range) in [("-4", "10.96.0.0/12"), ("-6", "fd00:10:96::/112")] {
+            self.n1().exec_ok("ip", &[family, "route", "add", "prohibit", range]).unwrap();
+        }
     }
 
     /// Runs iptables (or ip6tables) of this variant on n1.
@@ -307,6 +327,18 @@ pub(crate) fn at(target: &str, family: Family) -> SocketAddr {
 /// The address of a host in the words of the model.
 pub(crate) fn ip(host: &Host, family: Family) -> std::net::IpAddr {
     host.ip(wire_family(family))
+}
+
+/// True if every change that was seen is written, by the proxy's own word.
+fn is_idle(host: &Host) -> bool {
+    let page = http(host, "127.0.0.1:10249", "/metrics").unwrap_or_default().1;
+    let series = |name: &str| -> BTreeMap<String, f64> {
+        let values = page.lines().filter_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
+        values.filter_map(|(labels, value)| Some((labels.to_owned(), value.parse().ok()?))).collect()
+    };
+    let done = series("kubeproxy_sync_proxy_rules_last_timestamp_seconds");
+    let asked = series("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds");
+    !asked.is_empty() && asked.iter().all(|(labels, at)| done.get(labels).is_some_and(|done| done >= at))
 }
 
 /// Asks again and again until it is so.

@@ -30,12 +30,9 @@ fn crowd(numbers: std::ops::Range<u16>, endpoint: &str) -> String {
 const WEB: &str =
     "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\nendpoint web n2.1:8080\n";
 
-/// Connects all the time while `body` runs; nothing may fail. A packet that no rule translates is refused at once, so that a moment
-/// without rules cannot hide behind a second attempt of the kernel.
+/// Connects all the time while `body` runs; nothing may fail.
 fn while_connecting(world: &World, body: impl FnOnce()) {
-    for (family, range) in [("-4", "10.96.0.0/12"), ("-6", "fd00:10:96::/112")] {
-        world.n1().exec_ok("ip", &[family, "route", "add", "prohibit", range]).unwrap();
-    }
+    world.refuse_untranslated();
     let (stop, made) = (AtomicBool::new(false), AtomicU32::new(0));
     let caller = world.pod("n1.9");
     std::thread::scope(|scope| {
@@ -68,14 +65,18 @@ fn connect_until(caller: &Host, stop: &AtomicBool, made: &AtomicU32) -> Vec<Stri
     failures
 }
 
+fn kill_after(world: &World, ms: u64) {
+    let ended = world.agent(|agent| agent.wait(Duration::from_millis(ms))).unwrap();
+    assert!(ended.is_none(), "it ended by itself: {ended:?}");
+    world.kill();
+}
+
 fn killed_at_any_moment_it_converges_and_no_connection_fails(variant: Variant) {
     let Some(world) = World::new_or_skip(variant) else { return };
     world.write(&format!("{WEB}{}", crowd(0..300, "n1.1")));
     for ms in [30, 150, 400, 900] {
         world.start(&[]);
-        std::thread::sleep(Duration::from_millis(ms).min(Duration::from_millis(100)));
-        let _ = world.agent(|agent| agent.wait(Duration::from_millis(ms.saturating_sub(100)))).unwrap();
-        world.kill();
+        kill_after(&world, ms);
     }
     world.start(&[]);
     world.settle();
@@ -83,20 +84,19 @@ fn killed_at_any_moment_it_converges_and_no_connection_fails(variant: Variant) {
     let mut held = world.pod("n1.9").hold(&dial).unwrap();
     let name = held.ask().name().unwrap().to_owned();
     while_connecting(&world, || {
+        world.kill();
         for (n, ms) in [(0, 40), (1, 200), (2, 500), (3, 1000)] {
-            world.kill();
             // Some go, some come, some change.
             let gone: String = (n * 40..n * 40 + 40).map(|k| format!("remove service crowd{k}\n")).collect();
             world.write(&format!("{gone}{}", crowd(250 + n * 5..260 + n * 5, "n2.2")));
             world.start(&[]);
-            let _ = world.agent(|agent| agent.wait(Duration::from_millis(ms))).unwrap();
+            kill_after(&world, ms);
         }
-        world.kill();
         world.start(&[]);
         world.settle();
         assert_eq!(held.ask().name(), Some(name.as_str()));
     });
-    assert_eq!(world.fresh_rules(), world.rules());
+    world.assert_as_fresh();
     assert_eq!(held.ask().name(), Some(name.as_str()));
 }
 
@@ -115,7 +115,7 @@ fn churn_of_other_services_disturbs_nobody(variant: Variant) {
         }
         world.settle();
     });
-    assert_eq!(world.fresh_rules(), world.rules());
+    world.assert_as_fresh();
 }
 
 fn a_restart_without_changes_changes_nothing(variant: Variant) {

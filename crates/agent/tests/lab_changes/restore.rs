@@ -36,7 +36,7 @@ fn refuse_bad(world: &World, message: &str) {
     fake(
         world,
         &format!(
-            "line=$(grep -n 10.96.0.66/32 /proc/self/fd/0 | head -n 1 | cut -d: -f1)\n\
+            "line=$(grep -n -e '-d 10.96.0.66 ' /proc/self/fd/0 | head -n 1 | cut -d: -f1)\n\
              if [ -n \"$line\" ]; then echo \"{message}\" >&2; exit 1; fi\n\
              exec \"$REAL\" \"$@\""
         ),
@@ -55,7 +55,7 @@ fn bad_is_set_aside(variant: Variant, message: &str) {
     eventually("it is counted", || world.metric(QUARANTINED, PORT) == 1.0);
     let log = world.log();
     let told: Vec<&str> = log.lines().filter(|l| l.contains("refuses a service port")).collect();
-    assert!(told.len() == 1 && told[0].contains("WARN") && told[0].contains("default/bad"), "{told:?}");
+    assert!(matches!(told[..], [line] if line.contains("WARN") && line.contains("default/bad")), "{told:?}");
     let rules = world.rules();
     assert!(!rules.contains("10.96.0.66/32") && !rules.contains("PROBE"), "{rules}");
     // Changes of others do not wait for it.
@@ -65,7 +65,7 @@ fn bad_is_set_aside(variant: Variant, message: &str) {
     world.write("service bad cluster.67:80/tcp");
     world.wait_for_answer("n1.9", Tcp, "cluster.67:80", &["n1.1"]);
     eventually("nothing is set aside", || world.metric(QUARANTINED, PORT) == 0.0);
-    assert_eq!(world.fresh_rules(), world.rules());
+    world.assert_as_fresh();
 }
 
 fn a_service_that_is_refused_by_line_is_set_aside(variant: Variant) {
@@ -92,7 +92,7 @@ fn a_service_that_is_refused_later_is_set_aside_and_the_old_one_kept(variant: Va
     world.wait_for_answer("n1.9", Tcp, "cluster.3:80", &["n1.1"]);
     world.settle();
     assert_eq!(world.metric(QUARANTINED, PORT), 0.0);
-    assert_eq!(world.fresh_rules(), world.rules());
+    world.assert_as_fresh();
 }
 
 fn trouble_for_all_is_waited_out_and_nobody_is_blamed(variant: Variant) {
@@ -121,5 +121,5 @@ fn trouble_for_all_is_waited_out_and_nobody_is_blamed(variant: Variant) {
     eventually("it is told", || !world.health("/healthz").1.contains("lastError"));
     world.wait_for_log("sync works again");
     world.settle();
-    assert_eq!(world.fresh_rules(), world.rules());
+    world.assert_as_fresh();
 }

@@ -29,7 +29,7 @@ fn a_deleted_service_leaves_nothing_and_others_go_on(variant: Variant) {
     assert!(!rules.contains("10.1.1.11:8080"), "{rules}");
     world.wait_for_answer("n1.9", Tcp, "cluster.2:80", &["n2.1"]);
     world.wait_for_answer("client", Tcp, "n1:30081", &["n2.1"]);
-    assert_eq!(world.fresh_rules(), world.rules());
+    world.assert_as_fresh();
 }
 
 fn a_changed_cluster_ip_moves_the_service(variant: Variant) {

@@ -50,17 +50,17 @@ fn the_older_of_two_services_keeps_a_frontend_that_both_ask_for(variant: Variant
     }
     world.settle();
     assert_eq!(world.metric("switchyard_frontend_conflicts", ""), 0.0);
-    assert_eq!(world.fresh_rules(), world.rules());
+    world.assert_as_fresh();
 }
 
-fn service(namespace: &str, name: &str, port_name: &str, cluster_ip: &str, port: Value) -> Value {
+fn service(namespace: &str, name: &str, port_name: &str, cluster_ip: &str, port: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": namespace, "name": name },
         "spec": { "clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "ports": [{ "name": port_name, "port": port }] },
     })
 }
 
-fn slice(namespace: &str, name: &str, port_name: &str, kind: &str, address: &str, port: Value) -> Value {
+fn slice(namespace: &str, name: &str, port_name: &str, kind: &str, address: &str, port: &Value) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": { "namespace": namespace, "name": "s-1", "labels": { "kubernetes.io/service-name": name } },
@@ -88,8 +88,8 @@ fn odd_names_are_served_or_set_aside(variant: Variant) {
         &world,
         "long.yaml",
         &[
-            service(namespace, name, port, "10.96.0.100", json!(80)),
-            slice(namespace, name, port, "IPv4", "10.1.1.11", json!(8080)),
+            service(namespace, name, port, "10.96.0.100", &json!(80)),
+            slice(namespace, name, port, "IPv4", "10.1.1.11", &json!(8080)),
         ],
     );
     let hostile = [
@@ -105,10 +105,14 @@ fn odd_names_are_served_or_set_aside(variant: Variant) {
     ];
     for (n, name) in hostile.iter().enumerate() {
         let ip = format!("10.96.0.{}", 110 + n);
-        put(&world, &format!("hostile-{n}.yaml"), &[service("default", name, "", &ip, json!(80))]);
+        put(&world, &format!("hostile-{n}.yaml"), &[service("default", name, "", &ip, &json!(80))]);
         let ip = format!("10.96.0.{}", 130 + n);
-        put(&world, &format!("port-{n}.yaml"), &[service("default", &format!("p{n}"), name, &ip, json!(80))]);
-        put(&world, &format!("space-{n}.yaml"), &[service(name, "web", "", "10.96.0.150", json!(80))]);
+        put(
+            &world,
+            &format!("port-{n}.yaml"),
+            &[service("default", &format!("p{n}"), name, &ip, &json!(80))],
+        );
+        put(&world, &format!("space-{n}.yaml"), &[service(name, "web", "", "10.96.0.150", &json!(80))]);
     }
     eventually("long names are served", || answers(&world, "10.96.0.100:80"));
     world.settle();
@@ -122,66 +126,35 @@ fn odd_names_are_served_or_set_aside(variant: Variant) {
     assert!(!log.lines().any(|line| line.starts_with("COMMIT") || line.len() > 5000), "{log}");
 }
 
+/// A Service of this name in a namespace of this name, and its endpoints.
+#[expect(clippy::needless_pass_by_value, reason = "so that a call reads as a line of a table")]
+fn pair(name: &str, cluster_ip: &str, port: Value, kind: &str, address: &str, end: Value) -> [Value; 2] {
+    [service(name, name, "", cluster_ip, &port), slice(name, name, "", kind, address, &end)]
+}
+
+const POD: &str = "10.1.1.11";
+
 #[test]
 fn wrong_values_cost_only_themselves() {
     let Some(world) = World::running(Variant::Nft, GOOD) else { return };
-    let web = |name: &str, ip: &str, port: Value| service("default", name, "", ip, port);
-    let ends =
-        |name: &str, kind: &str, address: &str, port: Value| slice(name, name, "", kind, address, port);
-    let spaced = |mut object: Value, namespace: &str| {
-        object["metadata"]["namespace"] = json!(namespace);
-        object
-    };
-    let pair = |name: &str, ip: &str, port: Value, end: Value| [spaced(web(name, ip, port), name), end];
-    let v4 = "10.1.1.11";
-    put(
-        &world,
-        "v4-in-v6.yaml",
-        &pair("mixed", "10.96.0.101", json!(80), ends("mixed", "IPv6", v4, json!(8080))),
-    );
-    put(&world, "zero.yaml", &pair("zero", "10.96.0.102", json!(0), ends("zero", "IPv4", v4, json!(8080))));
-    put(
-        &world,
-        "high.yaml",
-        &pair("high", "10.96.0.103", json!(65536), ends("high", "IPv4", v4, json!(8080))),
-    );
-    put(&world, "end.yaml", &pair("end", "10.96.0.104", json!(80), ends("end", "IPv4", v4, json!(65536))));
-    put(
-        &world,
-        "text.yaml",
-        &pair("text", "10.96.0.105", json!("http"), ends("text", "IPv4", v4, json!([]))),
-    );
-    put(
-        &world,
-        "where.yaml",
-        &pair("where", "300.1.2.3", json!(80), ends("where", "IPv4", "nowhere", json!(8080))),
-    );
-    put(
-        &world,
-        "loop.yaml",
-        &pair("loop", "10.96.0.106", json!(80), ends("loop", "IPv4", "127.0.0.1", json!(8080))),
-    );
-    put(
-        &world,
-        "kinds.yaml",
-        &[json!({ "kind": "Pod", "apiVersion": "v1" }), json!({ "kind": 7 }), json!([1, 2]), json!("x")],
-    );
-    let mut unknown = web("more", "10.96.0.107", json!(80));
-    unknown["spec"]["quantumEntanglement"] = json!({ "pairs": 7 });
-    unknown["futureField"] = json!(null);
-    put(&world, "unknown.yaml", &[spaced(unknown, "more"), ends("more", "IPv4", v4, json!(8080))]);
-    world.put_manifest("broken.yaml", b"kind: Service\n  metadata: [\n");
-    world.put_manifest("binary.yaml", b"kind: Service\n\xff\xfe\x00");
-    let large = std::fs::File::create(world.path("large")).unwrap();
-    large.set_len(60_000_000).unwrap();
-    std::fs::rename(world.path("large"), world.manifests().join("large.yaml")).unwrap();
+    let port = || json!(8080);
+    let objects = [
+        pair("mixed", "10.96.0.101", json!(80), "IPv6", POD, port()),
+        pair("zero", "10.96.0.102", json!(0), "IPv4", POD, port()),
+        pair("high", "10.96.0.103", json!(65536), "IPv4", POD, port()),
+        pair("end", "10.96.0.104", json!(80), "IPv4", POD, json!(65536)),
+        pair("text", "10.96.0.105", json!("http"), "IPv4", POD, json!([])),
+        pair("where", "300.1.2.3", json!(80), "IPv4", "nowhere", port()),
+    ];
+    for (n, both) in objects.iter().enumerate() {
+        put(&world, &format!("wrong-{n}.yaml"), both);
+    }
+    let [mut more, ends] = pair("more", "10.96.0.107", json!(80), "IPv4", POD, port());
+    more.as_object_mut().unwrap().insert("quantumEntanglement".to_owned(), json!({ "pairs": 7 }));
+    put(&world, "unknown.yaml", &[more, ends]);
     eventually("unknown fields are accepted", || answers(&world, "10.96.0.107:80"));
     world.settle();
-    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
-    for told in ["mixed/s-1", "zero/zero", "high/high", "end/s-1", "text/text", "where/where", "loop/s-1"] {
-        world.wait_for_log(told);
-    }
-    for told in ["broken.yaml", "not UTF-8", "larger than 50000000 bytes", "kinds.yaml"] {
+    for told in ["mixed/s-1", "zero/zero", "high/high", "end/s-1", "text/text", "where/where", "where/s-1"] {
         world.wait_for_log(told);
     }
     for dead in ["10.96.0.101:80", "10.96.0.104:80"] {
@@ -190,6 +163,34 @@ fn wrong_values_cost_only_themselves() {
     // A change of the good one still takes effect, and what is corrected is served.
     world.write("service good cluster.9:80/tcp nodeport=30089");
     world.wait_for_answer("n1.9", Tcp, "cluster.9:80", &["n1.1"]);
-    put(&world, "zero.yaml", &pair("zero", "10.96.0.102", json!(80), ends("zero", "IPv4", v4, json!(8080))));
+    put(&world, "wrong-1.yaml", &pair("zero", "10.96.0.102", json!(80), "IPv4", POD, port()));
     eventually("a corrected object is served", || answers(&world, "10.96.0.102:80"));
+}
+
+#[test]
+fn wrong_files_cost_only_themselves() {
+    let Some(world) = World::running(Variant::Nft, GOOD) else { return };
+    let kinds =
+        [json!({ "kind": "Pod", "apiVersion": "v1" }), json!({ "kind": 7 }), json!([1, 2]), json!("x")];
+    put(&world, "kinds.yaml", &kinds);
+    world.put_manifest("broken.yaml", b"kind: Service\n  metadata: [\n");
+    world.put_manifest("binary.yaml", b"kind: Service\n\xff\xfe\x00");
+    std::fs::File::create(world.path("large")).unwrap().set_len(60_000_000).unwrap();
+    std::fs::rename(world.path("large"), world.manifests().join("large.yaml")).unwrap();
+    for told in ["kinds.yaml", "broken.yaml", "not UTF-8", "larger than 50000000 bytes"] {
+        world.wait_for_log(told);
+    }
+    world.settle();
+    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
+    // Half a file is good: its other documents count.
+    let [service, slice] = pair("half", "10.96.0.108", json!(80), "IPv4", POD, json!(8080));
+    world.put_manifest("broken.yaml", format!("{service}\n---\nkind: [\n---\n{slice}\n").as_bytes());
+    eventually("the good documents are served", || answers(&world, "10.96.0.108:80"));
+    // A good file that breaks keeps what it held.
+    world.put_manifest("broken.yaml", format!("{service}\n---\n{slice}\n").as_bytes());
+    world.settle();
+    world.put_manifest("broken.yaml", b"\xff");
+    world.wait_for_log("the last good content of this file stays in use");
+    world.settle();
+    assert!(answers(&world, "10.96.0.108:80"));
 }
