@@ -96,7 +96,8 @@ impl FamilySync {
     pub fn run(&mut self, ports: PortChanges, health: &ProxyHealth, metrics: &Metrics) -> Result<(), Failed> {
         let began = Instant::now();
         if ports.is_empty() && !self.mode.needs_full_sync(began) {
-            // The change was for the other family, or only for what the Node says.
+            // The change was for the other family, or only for what the Node says: nothing waits any more.
+            metrics.sync_succeeded(self.family, SystemTime::now());
             health.updated(self.family, Moment::now());
             return Ok(());
         }
