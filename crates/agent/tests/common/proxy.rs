@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -194,12 +194,6 @@ pub(crate) fn http(from: &Host, to: SocketAddr, path: &str) -> anyhow::Result<(u
     let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
     let (_, body) = text.split_once("\r\n\r\n").unwrap_or_default();
     Ok((status.ok_or_else(|| anyhow!("no HTTP answer: {text:?}"))?, body.to_owned()))
-}
-
-/// The addresses that node n1 may be seen with.
-pub(crate) fn node_addresses(family: switchyard_lab::Family) -> [IpAddr; 2] {
-    use switchyard_lab::address;
-    [address::node(Node::N1, family), address::pod_gateway(Node::N1, family)]
 }
 
 /// The directory of the scenarios.

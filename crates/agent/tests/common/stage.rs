@@ -4,7 +4,7 @@
 //! the node has no such port, or the router prohibits an address of a service range that comes back to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -13,7 +13,7 @@ use switchyard_lab::scenario::{Expected, Flow, Scenario, Seen};
 use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Transport, address};
 use switchyard_model::{Family, Protocol};
 
-use super::proxy::{http, node_addresses};
+use super::proxy::http;
 
 /// How often a set of pods is dialled at least, and at most until each of them was seen. With five pods the odds of missing one by
 /// chance are 1 in 10^18.
@@ -100,6 +100,14 @@ fn prohibit_untranslated(lab: &Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What masqueraded traffic of n1 comes from: the address of the interface that it leaves by.
+fn node_address_towards(pod: Symbol, family: switchyard_lab::Family) -> IpAddr {
+    match pod {
+        Symbol::Pod(1, _) => address::pod_gateway(Node::N1, family),
+        _ => address::node(Node::N1, family),
+    }
+}
+
 /// A flow in one family.
 struct Call<'a> {
     from: &'a Host,
@@ -138,7 +146,7 @@ impl<'a> Call<'a> {
         let seen = pods.get(&pod).ok_or_else(|| anyhow!("{pod} answered"))?;
         let is_right = match seen {
             Seen::Client => source == self.from.ip(self.family),
-            Seen::Node => node_addresses(self.family).contains(&source),
+            Seen::Node => source == node_address_towards(pod, self.family),
         };
         ensure!(is_right, "{pod} saw {source}, not {seen:?}");
         Ok(pod)
