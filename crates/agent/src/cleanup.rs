@@ -24,6 +24,10 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
                 Ok(programs) => left += clean(&programs),
                 // A variant that is not installed has left nothing; without permission nothing can be said.
                 Err(error @ IptablesError::Permission { .. }) => return Err(error.into()),
+                Err(error @ (IptablesError::Locked { .. } | IptablesError::Timeout { .. })) => {
+                    left += 1;
+                    tracing::error!(%family, variant = variant.as_str(), cause = %with_causes(&error), "cannot look for rules; run --cleanup again");
+                }
                 Err(error) => {
                     tracing::debug!(%family, variant = variant.as_str(), cause = %with_causes(&error), "skipped");
                 }

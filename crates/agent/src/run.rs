@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use switchyard_apply::iptables::mode::IptablesMode;
-use switchyard_apply::iptables::{Iptables, VariantChoice, family_usable};
+use switchyard_apply::iptables::{Iptables, IptablesError, Variant, VariantChoice, family_usable};
 use switchyard_apply::sysctl::Sysctl;
 use switchyard_model::{Family, Node};
 use switchyard_netlink::nfacct::{Accounts, Available};
@@ -36,6 +36,9 @@ const MAX_SYNC_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How long a sync that is going on may take to end once the process is told to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Rest between two attempts to get the xtables lock at the start.
+const LOCK_REST: Duration = Duration::from_millis(100);
 
 /// Runs the proxy. Rules stay in place when it ends.
 pub fn run(config: &Config) -> anyhow::Result<()> {
@@ -173,7 +176,7 @@ pub fn usable_programs(backend: IptablesBackend) -> anyhow::Result<Vec<Iptables>
             tracing::info!(%family, "this node has no such addresses; the family is left alone");
             continue;
         }
-        match Iptables::probe(family, variant) {
+        match probe(family, variant) {
             Ok(program) => usable.push(program),
             Err(error) => problems.push(format!("{family}: {}", with_causes(&error))),
         }
@@ -185,6 +188,25 @@ pub fn usable_programs(backend: IptablesBackend) -> anyhow::Result<Vec<Iptables>
         tracing::warn!(%problem, "one IP family cannot be served");
     }
     Ok(usable)
+}
+
+/// Waits for a busy xtables lock as long as it takes: a family that is given up at the start is given up for good.
+fn probe(family: Family, variant: Variant) -> Result<Iptables, IptablesError> {
+    let mut told = String::new();
+    loop {
+        match Iptables::probe(family, variant) {
+            Err(error @ IptablesError::Locked { .. }) => {
+                let cause = error.to_string();
+                if told != cause {
+                    tracing::warn!(%family, %cause, "waiting for the xtables lock");
+                }
+                told = cause;
+                // The program itself has waited for seconds, unless it is a very odd one.
+                thread::sleep(LOCK_REST);
+            }
+            done => return done,
+        }
+    }
 }
 
 fn tell_start(config: &Config, node_name: &str, programs: &[Iptables]) {
