@@ -69,7 +69,7 @@ fn without_the_capability_it_says_which() {
     };
     command.args(["--hostname-override=n1", "--manifests"]).arg(dir.path());
     let said = fails(&mut command);
-    if said.contains("not found in") {
+    if said.contains("not found in") && std::env::var("LAB").as_deref() != Ok("require") {
         eprintln!("SKIPPED: there is no iptables here: {said}");
         return;
     }

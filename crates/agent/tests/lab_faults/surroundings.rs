@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use switchyard_lab::Process;
 use switchyard_lab::Transport::Tcp;
 
 use crate::world::{PATIENCE, Variant, World, eventually, script};
@@ -117,17 +118,50 @@ fn missing_iptables_ends_it() {
     );
 }
 
+/// Another program that holds the lock, called flock.
+fn hold_lock(world: &World) -> Process {
+    let mut command = Command::new("flock");
+    command.arg("--close").arg(world.lock_file()).args(["sh", "-c", "echo held; sleep 60"]);
+    let mut holder = world.n1().start(&mut command, &world.path("flock.log")).unwrap();
+    holder.wait_for_log("held", PATIENCE).unwrap();
+    holder
+}
+
+#[test]
+fn a_lock_that_is_held_at_the_start_is_waited_for() {
+    let Some(world) = World::new_or_skip(Variant::Legacy) else { return };
+    let mut holder = hold_lock(&world);
+    world.write(GOOD);
+    world.start(&[]);
+    world.wait_for_log(&format!("flock (pid {})", holder.id()));
+    assert!(world.log().contains("waiting for the xtables lock"));
+    holder.kill().unwrap();
+    world.settle();
+    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
+}
+
+#[test]
+fn cleanup_fails_if_a_lock_keeps_it_from_looking() {
+    let Some(world) = World::running(Variant::Legacy, GOOD) else { return };
+    world.kill();
+    let holder = hold_lock(&world);
+    let said = fails(&world, &mut world.command(&["--cleanup"]));
+    assert!(said.contains(&format!("flock (pid {})", holder.id())), "{said}");
+    drop(holder);
+    world.launch(world.n1(), &mut world.command(&["--cleanup"]));
+    let status = world.agent(|agent| agent.wait(PATIENCE)).unwrap();
+    assert!(status.is_some_and(|s| s.success()), "{}", world.log());
+    let rules = world.rules();
+    assert!(!rules.contains("KUBE-SERVICES"), "{rules}");
+}
+
 #[test]
 fn a_lock_that_another_program_holds_is_told_and_waited_out() {
     let Some(world) = World::new_or_skip(Variant::Legacy) else { return };
     world.write(GOOD);
     world.start(&["--iptables-sync-period=1s"]);
     world.settle();
-    let lock = world.lock_file();
-    let mut hold = Command::new("flock");
-    hold.arg("--close").arg(&lock).args(["sh", "-c", "echo held; sleep 60"]);
-    let mut holder = world.n1().start(&mut hold, &world.path("flock.log")).unwrap();
-    holder.wait_for_log("held", PATIENCE).unwrap();
+    let mut holder = hold_lock(&world);
     world.write("service more cluster.2:80/tcp\nendpoint more n1.1:8080");
     let name = format!("flock (pid {})", holder.id());
     world.wait_for_log(&name);
