@@ -1,43 +1,61 @@
-//! Benchmarks with goals: counts, ratios measured side by side in one run, and memory. Plain times are printed, but are
+//! Benchmarks with goals: counts, ratios measured side by side in one run, and memory. Plain times are shown, but are
 //! no goals: they move from machine to machine.
 //!
-//! In: which parts to run. Out: a table, and an error if a goal was missed or a part could not run.
+//! In: which parts to run and how large. Out: progress lines, a table, files in `docs/benchmarks`, and an error if a
+//! goal was missed or a part could not run. Everything happens in private network namespaces.
 
+mod agent;
 mod cluster;
 mod first_sync;
-pub(crate) mod memory;
+mod machine;
+mod manifests;
 mod plan;
+mod plot;
+mod progress;
+mod report;
 
-use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
 
-/// How many Services the first sync is measured with.
-pub(crate) const FIRST_SYNC_SERVICES: usize = 4_000;
+use machine::Machine;
+use progress::Progress;
+use report::Report;
+
+/// How `bench` is called, after its name.
+pub(crate) const USAGE: &str = "bench [plan] [agent] [sync] [--quick] [--out DIR]";
 
 /// One thing to measure.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    /// The cost of one change, and of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// What planning costs.
     Plan,
-    /// Resident memory.
-    Memory,
+    /// The real agent on a node of the lab: memory, and one changed endpoint. Needs root.
+    Agent,
     /// The first sync through iptables-nft, in batches and in one transaction. Needs root.
-    FirstSync {
-        /// Services, with five endpoints each.
-        services: usize,
-    },
+    Sync,
 }
 
-impl Part {
-    /// All of them.
-    pub(crate) const ALL: [Self; 3] =
-        [Self::Plan, Self::Memory, Self::FirstSync { services: FIRST_SYNC_SERVICES }];
+/// How large everything is.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Two clusters to compare.
+    small: u32,
+    large: u32,
+    /// Clusters for the first sync; the last one counts.
+    sync: [u32; 4],
+    /// Small runs show less than the goals ask for: they only show that everything works.
+    has_goals: bool,
 }
+
+const FULL: Sizes = Sizes { small: 1_000, large: 10_000, sync: [500, 1_000, 2_000, 4_000], has_goals: true };
+const QUICK: Sizes = Sizes { small: 100, large: 1_000, sync: [50, 100, 200, 400], has_goals: false };
 
 /// Whether a measured value is good enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Goal {
     Met,
     Missed,
@@ -48,10 +66,15 @@ impl Goal {
     fn met(is_met: bool) -> Self {
         if is_met { Self::Met } else { Self::Missed }
     }
+
+    /// A goal that only the full sizes can reach.
+    fn at(self, sizes: Sizes) -> Self {
+        if sizes.has_goals { self } else { Self::None }
+    }
 }
 
 /// One line of the table.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Measured {
     what: String,
     value: String,
@@ -59,42 +82,87 @@ struct Measured {
     goal: Goal,
 }
 
-impl fmt::Display for Measured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let goal = match self.goal {
-            Goal::Met => "ok",
-            Goal::Missed => "MISSED",
-            Goal::None => "",
-        };
-        write!(f, "{:<72} {:>26}  {:<12} {goal}", self.what, self.value, self.wanted)
+impl Measured {
+    /// A value without a goal.
+    fn info(what: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { what: what.into(), value: value.into(), wanted: "", goal: Goal::None }
     }
 }
 
-/// Runs the parts and prints as it goes.
-pub(crate) fn run(parts: &[Part]) -> Result<()> {
-    let mut missed = 0;
+/// Runs what the arguments ask for.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    let (parts, sizes, out) = read(arguments)?;
+    let machine = Machine::here();
+    let mut progress = Progress::new(parts.iter().map(|part| steps(*part, sizes)).sum());
+    let mut report = Report::new(machine, arguments);
     for part in parts {
-        let lines = match part {
-            Part::Plan => plan::measure()?,
-            Part::Memory => memory::measure()?,
-            Part::FirstSync { services } => first_sync::measure(*services)?,
-        };
-        for line in lines {
-            println!("{line}");
-            missed += usize::from(line.goal == Goal::Missed);
+        match part {
+            Part::Plan => report.lines.extend(plan::measure(sizes, &mut progress)?),
+            Part::Agent => report.lines.extend(agent::measure(sizes, &mut progress)?),
+            Part::Sync => {
+                let (lines, curve) = first_sync::measure(sizes, &mut progress)?;
+                report.lines.extend(lines);
+                report.curve = Some(curve);
+            }
         }
     }
-    if missed > 0 {
-        bail!("{missed} goals missed");
+    report.finish();
+    println!("\n{}", report.table());
+    if let Some(directory) = out {
+        report.write(&directory).context("cannot write the results")?;
+        println!("written to {}", directory.display());
     }
-    Ok(())
+    match report.missed() {
+        0 => Ok(()),
+        1 => bail!("a goal was missed"),
+        missed => bail!("{missed} goals were missed"),
+    }
 }
 
-/// Milliseconds below ten seconds, seconds above.
+/// The parts, their size, and where results go: by default only those of a complete run are kept.
+fn read(arguments: &[&str]) -> Result<(Vec<Part>, Sizes, Option<PathBuf>)> {
+    let (mut parts, mut sizes, mut out) = (Vec::new(), FULL, None);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match *argument {
+            "plan" => parts.push(Part::Plan),
+            "agent" => parts.push(Part::Agent),
+            "sync" => parts.push(Part::Sync),
+            "--quick" => sizes = QUICK,
+            "--out" => out = Some(PathBuf::from(rest.next().context(USAGE)?)),
+            _ => bail!("usage: {USAGE}"),
+        }
+    }
+    if parts.is_empty() {
+        parts.extend([Part::Plan, Part::Agent, Part::Sync]);
+        if sizes.has_goals && out.is_none() {
+            out = Some(crate::repository::root()?.join("docs/benchmarks"));
+        }
+    }
+    Ok((parts, sizes, out))
+}
+
+fn steps(part: Part, sizes: Sizes) -> usize {
+    match part {
+        Part::Plan => 2,
+        Part::Agent => agent::STEPS,
+        Part::Sync => first_sync::steps(sizes),
+    }
+}
+
+/// In the unit that suits it.
 fn duration(time: Duration) -> String {
-    if time < Duration::from_secs(10) {
+    if time < Duration::from_millis(1) {
+        format!("{:.1} µs", time.as_secs_f64() * 1e6)
+    } else if time < Duration::from_secs(1) {
         format!("{:.1} ms", time.as_secs_f64() * 1e3)
     } else {
-        format!("{:.1} s", time.as_secs_f64())
+        format!("{:.2} s", time.as_secs_f64())
     }
+}
+
+/// The middle one; of an even number, the lower of the two.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }

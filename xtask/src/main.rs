@@ -1,7 +1,8 @@
 //! Tasks for people who work on Switchyard: `cargo run -p xtask -- tidy|bench`.
 //!
-//! `bench` measures counts, ratios and memory against stated goals; see [`bench`]. `tidy` checks the rules of CONTRIBUTING.md that the compiler and clippy do not know. The same checks run as tests,
-//! so that `cargo test --workspace` is enough to find a breach.
+//! `bench` measures counts, ratios and memory against stated goals; see [`bench`]. `tidy` checks the rules of
+//! CONTRIBUTING.md that the compiler and clippy do not know. The same checks run as tests, so that
+//! `cargo test --workspace` is enough to find a breach.
 
 mod bench;
 mod finding;
@@ -11,11 +12,9 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::repository::Repository;
-
-const USAGE: &str = "usage: cargo run --release -p xtask -- tidy | bench [plan | memory | sync [SERVICES]]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,15 +30,8 @@ fn main() -> ExitCode {
 fn task(arguments: &[String]) -> Result<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => report(&Repository::here()?),
-        ["bench"] => bench::run(&bench::Part::ALL),
-        ["bench", "plan"] => bench::run(&[bench::Part::Plan]),
-        ["bench", "memory"] => bench::run(&[bench::Part::Memory]),
-        ["bench", "sync"] => bench::run(&[bench::Part::FirstSync { services: bench::FIRST_SYNC_SERVICES }]),
-        ["bench", "sync", services] => {
-            bench::run(&[bench::Part::FirstSync { services: services.parse().context(USAGE)? }])
-        }
-        [bench::memory::CHILD] => bench::memory::child(),
-        _ => bail!("{USAGE}"),
+        ["bench", rest @ ..] => bench::run(rest),
+        _ => bail!("usage: cargo run --release -p xtask -- tidy | {}", bench::USAGE),
     }
 }
 

@@ -19,10 +19,7 @@ pub(crate) struct Repository {
 impl Repository {
     /// The repository that this program was built from.
     pub(crate) fn here() -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("xtask is not in a workspace")?
-            .to_path_buf();
+        let root = root()?;
         // The tree may belong to another user than the one who tests, as in a container; it is only read.
         let mut git = Command::new("git");
         git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(&root);
@@ -85,6 +82,12 @@ impl Repository {
     fn read(&self, path: &str) -> Result<String> {
         fs::read_to_string(self.root.join(path)).with_context(|| format!("cannot read {path}"))
     }
+}
+
+/// The root of the working tree that this program was built from.
+pub(crate) fn root() -> Result<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(own.parent().context("xtask is not in a workspace")?.to_path_buf())
 }
 
 fn output(mut command: Command) -> Result<String> {

@@ -17,12 +17,12 @@ use switchyard_plan::settings::{
 pub(super) const ENDPOINTS: u32 = 5;
 
 const NODE: &str = "n1";
-const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-const POD_IPS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
+pub(super) const CLUSTER_IPS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+pub(super) const POD_IPS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
 /// Where endpoints come from that replace others.
-const NEW_POD_IPS: Ipv4Addr = Ipv4Addr::new(10, 224, 0, 1);
+pub(super) const NEW_POD_IPS: Ipv4Addr = Ipv4Addr::new(10, 224, 0, 1);
 
-fn number(start: Ipv4Addr, index: u32) -> IpAddr {
+pub(super) fn number(start: Ipv4Addr, index: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(start.to_bits().wrapping_add(index)))
 }
 

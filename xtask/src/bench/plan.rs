@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use switchyard_plan::iptables::planner::Step;
 
-use super::{Goal, Measured, cluster, duration};
+use super::progress::Progress;
+use super::{Goal, Measured, Sizes, cluster, duration, median};
 
-const SMALL: u32 = 1_000;
-const LARGE: u32 = 10_000;
+/// Times are medians of this many runs.
+const RUNS: usize = 3;
 
 /// Costs at one size.
 struct Cost {
@@ -22,13 +23,17 @@ struct Cost {
     one_lines: usize,
 }
 
-pub(super) fn measure() -> Result<Vec<Measured>> {
-    let costs = [cost(SMALL)?, cost(LARGE)?];
+pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Vec<Measured>> {
+    let mut costs = Vec::new();
+    for services in [sizes.small, sizes.large] {
+        progress.step(&format!("planning {services} Services, {RUNS} times"));
+        costs.push(repeated(services)?);
+    }
     let mut lines: Vec<Measured> = costs.iter().flat_map(at_one_size).collect();
-    let [small, large] = costs;
+    let [small, large] = costs.as_slice() else { return Ok(lines) };
     lines.push(Measured {
-        what: "one endpoint replaced: lines written, large cluster to small".to_owned(),
-        value: format!("{} : {}", large.one_lines, small.one_lines),
+        what: format!("plan, one endpoint replaced: lines at {} : at {}", small.services, large.services),
+        value: format!("{} : {}", small.one_lines, large.one_lines),
         wanted: "equal",
         goal: Goal::met(large.one_lines == small.one_lines),
     });
@@ -36,7 +41,7 @@ pub(super) fn measure() -> Result<Vec<Measured>> {
 }
 
 fn at_one_size(cost: &Cost) -> Vec<Measured> {
-    let what = |text: &str| format!("{} Services x {} endpoints: {text}", cost.services, cluster::ENDPOINTS);
+    let what = |text: &str| format!("plan, {} Services x {}: {text}", cost.services, cluster::ENDPOINTS);
     let ratio = cost.all.as_secs_f64() / cost.one.as_secs_f64().max(1e-9);
     vec![
         Measured {
@@ -45,19 +50,28 @@ fn at_one_size(cost: &Cost) -> Vec<Measured> {
             wanted: "1",
             goal: Goal::met(cost.one_planned == 1),
         },
+        Measured::info(what("the same, time (median)"), duration(cost.one)),
+        Measured::info(what("everything takes times as long"), format!("{ratio:.0}")),
         Measured {
-            what: what("the same, time (everything takes times as long)"),
-            value: format!("{} (x{ratio:.0})", duration(cost.one)),
-            wanted: "",
-            goal: Goal::None,
-        },
-        Measured {
-            what: what("everything planned, time (lines)"),
-            value: format!("{} ({})", duration(cost.all), cost.all_lines),
+            what: what("everything planned, time (median), lines"),
+            value: format!("{}, {}", duration(cost.all), cost.all_lines),
             wanted: "all planned",
             goal: Goal::met(u32::try_from(cost.all_planned) == Ok(cost.services)),
         },
     ]
+}
+
+fn repeated(services: u32) -> Result<Cost> {
+    let (mut all, mut one) = (Vec::new(), Vec::new());
+    let mut last = cost(services)?;
+    for _ in 1..RUNS {
+        all.push(last.all);
+        one.push(last.one);
+        last = cost(services)?;
+    }
+    all.push(last.all);
+    one.push(last.one);
+    Ok(Cost { all: median(all), one: median(one), ..last })
 }
 
 fn cost(services: u32) -> Result<Cost> {
