@@ -29,20 +29,36 @@ const HEADER: usize = 16;
 #[derive(Debug, Clone)]
 pub struct Message {
     bytes: Vec<u8>,
+    start: usize,
     fault: Option<&'static str>,
 }
 
 impl Message {
     /// Starts a message: netlink header, then the fixed header of the subsystem.
     pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
-        let mut bytes = Vec::with_capacity(256);
+        Self::after(Vec::with_capacity(256), kind, flags, fixed)
+    }
+
+    /// Starts a message behind others, in the same buffer; [`Self::finish`] gives the whole buffer back.
+    pub(crate) fn after(mut bytes: Vec<u8>, kind: u16, flags: u16, fixed: &[u8]) -> Self {
+        let start = bytes.len(); // Invariant: a multiple of four.
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&kind.to_ne_bytes());
         bytes.extend_from_slice(&(flags | NLM_F_REQUEST).to_ne_bytes());
         bytes.extend_from_slice(&[0; 8]);
-        let mut message = Self { bytes, fault: None };
+        let mut message = Self { bytes, start, fault: None };
         message.fixed(fixed);
         message
+    }
+
+    /// Bytes of this message so far.
+    pub(crate) fn written(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Remembers why this message cannot be sent.
+    pub(crate) fn refuse(&mut self, reason: &'static str) {
+        self.fault = Some(reason);
     }
 
     /// Starts a message of the netfilter family: subsystem, operation, IP family.
@@ -70,6 +86,11 @@ impl Message {
 
     /// One number in network byte order.
     pub fn put_be32(&mut self, kind: u16, value: u32) -> &mut Self {
+        self.put(kind, &value.to_be_bytes())
+    }
+
+    /// One number in network byte order.
+    pub fn put_be64(&mut self, kind: u16, value: u64) -> &mut Self {
         self.put(kind, &value.to_be_bytes())
     }
 
@@ -107,13 +128,13 @@ impl Message {
         if let Some(reason) = self.fault {
             return Err(NetlinkError::Unencodable { reason });
         }
-        let length = u32::try_from(self.bytes.len())
+        let length = u32::try_from(self.written())
             .map_err(|_| NetlinkError::Unencodable { reason: "a message is longer than 4 GiB" })?;
-        self.overwrite(0, &length.to_ne_bytes());
-        let own =
-            self.bytes.get(6..8).and_then(|b| <[u8; 2]>::try_from(b).ok()).map_or(0, u16::from_ne_bytes);
-        self.overwrite(6, &(own | flags).to_ne_bytes());
-        self.overwrite(8, &sequence.to_ne_bytes());
+        let start = self.start;
+        self.overwrite(start, &length.to_ne_bytes());
+        let own = self.bytes.get(start + 6..start + 8).and_then(|b| <[u8; 2]>::try_from(b).ok());
+        self.overwrite(start + 6, &(own.map_or(0, u16::from_ne_bytes) | flags).to_ne_bytes());
+        self.overwrite(start + 8, &sequence.to_ne_bytes());
         Ok(self.bytes)
     }
 

@@ -26,6 +26,7 @@ pub const DUMP_TRIES: u32 = 5;
 const FIRST_BUFFER: usize = 64 << 10;
 const LARGEST_BUFFER: usize = 16 << 20;
 const MSG_TRUNC: i32 = 0x20;
+const MSG_DONTWAIT: i32 = 0x40;
 const PATIENCE_SECONDS: i64 = 10;
 
 const NLMSG_NOOP: u16 = 1;
@@ -36,6 +37,7 @@ const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_CAPPED: u16 = 0x100;
 const NLM_F_ACK_TLVS: u16 = 0x200;
 const NLMSGERR_ATTR_MSG: u16 = 1;
+const NLMSGERR_ATTR_OFFS: u16 = 2;
 
 /// Which part of the kernel a socket talks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +60,8 @@ impl Protocol {
     }
 }
 
-const NFNL_MSG_BATCH_BEGIN: u16 = 16;
-const NFNL_MSG_BATCH_END: u16 = 17;
+pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
+pub(crate) const NFNL_MSG_BATCH_END: u16 = 17;
 
 /// A blocking socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -153,9 +155,22 @@ impl Socket {
 
     /// The next datagram from the kernel.
     pub(crate) fn receive(&mut self) -> Result<&[u8], NetlinkError> {
+        self.receive_with(MSG_TRUNC)
+    }
+
+    /// The next datagram from the kernel if one is here; `None` if not.
+    pub(crate) fn receive_now(&mut self) -> Result<Option<&[u8]>, NetlinkError> {
+        match self.receive_with(MSG_TRUNC | MSG_DONTWAIT) {
+            Ok(datagram) => Ok(Some(datagram)),
+            Err(error) if error.errno() == Some(Errno::EAGAIN) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn receive_with(&mut self, flags: i32) -> Result<&[u8], NetlinkError> {
         loop {
             self.buffer.clear();
-            let (length, sender) = match self.inner.recv_from(&mut self.buffer, MSG_TRUNC) {
+            let (length, sender) = match self.inner.recv_from(&mut self.buffer, flags) {
                 Ok(received) => received,
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EINTR) => continue,
@@ -179,7 +194,14 @@ impl Socket {
         self.buffer = Vec::with_capacity(target.max(FIRST_BUFFER));
     }
 
-    fn send(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
+    /// Lets datagrams of this many bytes be sent, above the system's limit if we may.
+    pub(crate) fn allow_sending(&self, bytes: usize) -> Result<(), Errno> {
+        setsockopt(&self.inner, sockopt::SndBufForce, &bytes)
+            .or_else(|_| setsockopt(&self.inner, sockopt::SndBuf, &bytes))
+    }
+
+    /// Sends one datagram. The kernel has dealt with it, and its answers wait to be read, when this returns.
+    pub(crate) fn send(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
         let kernel = SocketAddr::new(0, 0);
         loop {
             match self.inner.send_to(bytes, &kernel, 0) {
@@ -300,8 +322,38 @@ fn read_datagram(
     Step::More
 }
 
+/// The answer to one message of a batch.
+pub(crate) struct Answer {
+    /// Zero, or a negative error number.
+    pub(crate) code: i32,
+    /// The kernel's own explanation.
+    pub(crate) extack: Option<String>,
+    /// Where in the message, counted from its header, the attribute is that the kernel does not like.
+    pub(crate) offset: Option<usize>,
+}
+
+/// Reads an answer; `None` if the frame is none.
+pub(crate) fn read_answer(frame: &Frame<'_>) -> Result<Option<Answer>, Malformed> {
+    if frame.kind != NLMSG_ERROR {
+        return Ok(None);
+    }
+    let (code, explanation) = split_error(frame)?;
+    let explanation = if frame.flags & NLM_F_ACK_TLVS == 0 { &[][..] } else { explanation };
+    let offset = Attributes::new(explanation)
+        .flatten()
+        .find(|attribute| attribute.kind == NLMSGERR_ATTR_OFFS)
+        .and_then(|attribute| usize::try_from(attribute.u32().ok()?).ok());
+    Ok(Some(Answer { code, extack: explained(explanation), offset }))
+}
+
 /// The answer in an error message; zero is success.
 fn read_error(frame: &Frame<'_>, what: &'static str) -> Result<(), NetlinkError> {
+    let (code, explanation) = split_error(frame)?;
+    verdict(code, frame.flags, explanation, what)
+}
+
+/// The error number, and the explanation behind the (perhaps cut) original message.
+fn split_error<'a>(frame: &Frame<'a>) -> Result<(i32, &'a [u8]), Malformed> {
     const ORIGINAL_HEADER: usize = 16;
     let (code, rest) = frame.body.split_first_chunk::<4>().ok_or(Malformed::Message)?;
     let (original, after) = rest.split_first_chunk::<ORIGINAL_HEADER>().ok_or(Malformed::Message)?;
@@ -309,7 +361,7 @@ fn read_error(frame: &Frame<'_>, what: &'static str) -> Result<(), NetlinkError>
     let payload =
         usize::try_from(u32::from_ne_bytes([l0, l1, l2, l3])).unwrap_or(0).saturating_sub(ORIGINAL_HEADER);
     let skip = if frame.flags & NLM_F_CAPPED == 0 { payload.next_multiple_of(4) } else { 0 };
-    verdict(i32::from_ne_bytes(*code), frame.flags, after.get(skip..).unwrap_or_default(), what)
+    Ok((i32::from_ne_bytes(*code), after.get(skip..).unwrap_or_default()))
 }
 
 /// The end of a dump carries an error number too.
