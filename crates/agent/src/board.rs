@@ -3,7 +3,7 @@
 //! It holds the latest of everything, not a queue: however long a commit takes, what waits behind it is bounded by the
 //! cluster, and the next commit sees only the end result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -38,7 +38,8 @@ struct Inner {
     /// Something was posted since the loop last looked.
     is_posted: bool,
     is_stopping: bool,
-    has_started: bool,
+    /// Families whose rules are in the kernel.
+    written: BTreeSet<Family>,
 }
 
 /// See the module.
@@ -124,13 +125,17 @@ impl Board {
     pub fn take(&self) -> Taken {
         let mut inner = self.lock();
         let changes = inner.tracker.take();
-        inner.has_started |= changes.is_some();
         Taken { changes, harmed: std::mem::take(&mut inner.harmed) }
     }
 
-    /// True once the loop has begun to write: before that, no rule of ours can be missing.
-    pub fn has_started(&self) -> bool {
-        self.lock().has_started
+    /// Says that the rules of a family are in the kernel.
+    pub fn wrote(&self, family: Family) {
+        self.lock().written.insert(family);
+    }
+
+    /// True once the rules of a family were written: before that, none of them can be missing.
+    pub fn has_written(&self, family: Family) -> bool {
+        self.lock().written.contains(&family)
     }
 
     /// All complaints about objects, if they changed since the last call.

@@ -44,7 +44,7 @@ pub fn start(board: &Arc<Board>, programs: Vec<Iptables>, sync_period: Duration)
 fn poll(board: &Board, programs: &[Iptables], sync_period: Duration) {
     loop {
         thread::sleep(sync_period);
-        for program in programs.iter().filter(|_| board.has_started()) {
+        for program in programs.iter().filter(|p| board.has_written(p.family())) {
             match canary::is_gone(program, Table::Mangle) {
                 Ok(true) => {
                     wait_for_flush(program);

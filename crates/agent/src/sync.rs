@@ -159,8 +159,9 @@ impl Loop {
                 sync.settle((self.settle)(&self.waiting.node, sync.family()));
                 let ports = of_family(&changes.ports, sync.family());
                 sync.add_triggers(&changes.triggers);
-                if sync.run(ports, &self.health, &self.metrics).is_err() {
-                    outcome = Outcome::Failed;
+                match sync.run(ports, &self.health, &self.metrics) {
+                    Ok(()) => self.board.wrote(sync.family()),
+                    Err(family::Failed) => outcome = Outcome::Failed,
                 }
             }
         }
