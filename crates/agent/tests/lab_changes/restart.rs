@@ -7,13 +7,38 @@ use switchyard_lab::{Dial, Host};
 use switchyard_model::Family;
 
 use crate::both_variants;
-use crate::world::{Variant, World, at, eventually};
+use crate::world::{Variant, World, at, eventually, script};
 
 both_variants![
     killed_at_any_moment_it_converges_and_no_connection_fails,
     churn_of_other_services_disturbs_nobody,
     a_restart_without_changes_changes_nothing,
 ];
+
+/// A restore that outlives its killed proxy writes old rules over those of the next one. The kernel tells of it on the nft variant.
+#[test]
+fn a_restore_that_outlives_its_proxy_is_put_right() {
+    let Some(world) = World::new_or_skip(Variant::Nft) else { return };
+    let (begun, end) = (world.path("begun"), world.path("end"));
+    let wait = format!("while [ ! -e '{}' ]; do sleep 0.05; done", end.display());
+    let text = format!(
+        "if [ ! -e '{0}' ]; then touch '{0}'; {wait}; fi\nexec /usr/sbin/iptables-nft-restore \"$@\"",
+        begun.display()
+    );
+    script(&world.fakes().join("iptables-nft-restore"), &text);
+    world.write(&format!("{WEB}{}", crowd(0..5, "n1.1")));
+    world.start(&[]);
+    eventually("the first restore has begun", || begun.exists());
+    world.kill();
+    world.write("remove service crowd1\nremove endpoint web n1.1:8080");
+    world.start(&[]);
+    world.settle();
+    std::fs::write(end, "").unwrap();
+    eventually("the old restore is noticed", || {
+        world.metric("switchyard_rules_repaired_total", "IPv4") >= 1.0
+    });
+    world.assert_as_fresh();
+}
 
 /// Services that are there only to make the work longer.
 fn crowd(numbers: std::ops::Range<u16>, endpoint: &str) -> String {
