@@ -10,17 +10,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::slices::Slices;
 use crate::{
-    Endpoint, EndpointSlice, Family, Port, Service, ServicePort, ServicePortName, ServiceType, SliceEndpoint,
-    TrafficPolicy,
+    Endpoint, Family, Port, Service, ServicePort, ServicePortName, ServiceType, SliceEndpoint, TrafficPolicy,
 };
-
-/// The slices of one Service by name.
-pub(crate) type Slices = BTreeMap<Arc<str>, EndpointSlice>;
 
 /// All service ports of one Service, ordered by family, then as the Service lists them.
 pub(crate) fn service_ports(service: &Service, slices: &Slices) -> Vec<ServicePort> {
@@ -102,7 +98,7 @@ fn source_ranges(ranges: &[IpNet], family: Family) -> Vec<IpNet> {
 
 fn endpoints(port: &Port, family: Family, slices: &Slices) -> Vec<Endpoint> {
     let mut by_text: BTreeMap<String, Endpoint> = BTreeMap::new();
-    for slice in slices.values().filter(|s| s.family == family) {
+    for slice in slices.iter().filter(|s| s.family == family) {
         for target in slice.ports.iter().filter(|p| p.name == port.name && p.protocol == port.protocol) {
             for endpoint in &slice.endpoints {
                 add(&mut by_text, endpoint, target.port);

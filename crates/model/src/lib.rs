@@ -16,6 +16,7 @@ mod name;
 mod node;
 mod object;
 mod port;
+mod slices;
 mod tracker;
 
 pub use address::{Family, Protocol};

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::derive::{Slices, service_ports};
+use crate::derive::service_ports;
+use crate::slices::Slices;
 use crate::{
     Changes, EndpointSlice, Event, Node, PortKey, Service, ServiceName, ServicePort, SliceName, Snapshot,
 };
@@ -155,13 +156,13 @@ impl Tracker {
         }
         self.owners.insert(slice.name.clone(), owner.clone());
         let tracked = self.services.entry(owner.clone()).or_default();
-        if tracked.slices.get(&slice.name.name) == Some(&slice) {
+        if tracked.slices.named(&slice.name.name) == Some(&slice) {
             return;
         }
         if let Some(at) = slice.trigger {
             self.changes.add_trigger(&owner, slice.family, at);
         }
-        tracked.slices.insert(slice.name.name.clone(), slice);
+        tracked.slices.put(slice);
         self.rederive(&owner);
     }
 
@@ -203,7 +204,7 @@ impl Tracker {
             Some(service) => service_ports(service, &tracked.slices),
             None => Vec::new(),
         };
-        let old = std::mem::take(&mut tracked.ports);
+        let old = std::mem::replace(&mut tracked.ports, Vec::with_capacity(derived.len()));
         for gone in old.iter().filter(|o| !derived.iter().any(|d| d.family == o.family && d.name == o.name)) {
             self.changes.ports.insert(PortKey::from(&**gone), None);
         }

@@ -157,6 +157,7 @@ fn cluster_ips(spec: &ServiceSpec, findings: &mut Findings) -> Vec<IpAddr> {
         }
     }
     found.sort_by_key(|&address| Family::of(address));
+    found.shrink_to_fit(); // It is kept for as long as its object.
     found
 }
 
@@ -176,6 +177,7 @@ fn external_ips(spec: &ServiceSpec, findings: &mut Findings) -> Vec<IpAddr> {
             }
         }
     }
+    found.shrink_to_fit(); // It is kept for as long as its object.
     found
 }
 
@@ -204,6 +206,7 @@ fn load_balancer_ips(wire: &wire::Service, findings: &mut Findings) -> Vec<IpAdd
             }
         }
     }
+    found.shrink_to_fit(); // It is kept for as long as its object.
     found
 }
 
@@ -220,6 +223,7 @@ fn source_ranges(spec: &ServiceSpec, findings: &mut Findings) -> Vec<IpNet> {
             }
         }
     }
+    found.shrink_to_fit(); // It is kept for as long as its object.
     found
 }
 
@@ -286,6 +290,7 @@ fn ports(spec: &ServiceSpec, interner: &mut Interner, findings: &mut Findings) -
             findings.say(format!("{path} has the name and protocol of an earlier port; it is left out"));
         }
     }
+    found.shrink_to_fit(); // It is kept for as long as its object.
     found
 }
 

@@ -70,6 +70,7 @@ pub(super) fn ports(
         }
         found.extend(numbered_port(port, &path, interner, findings));
     }
+    found.shrink_to_fit(); // It is kept for as long as its object.
     found
 }
 
@@ -109,6 +110,7 @@ fn endpoints(
         }
         found.push(SliceEndpoint { address, conditions: conditions(endpoint, n, findings), node, hints });
     }
+    found.shrink_to_fit(); // It is kept for as long as its object.
     found
 }
 

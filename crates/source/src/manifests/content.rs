@@ -17,24 +17,17 @@ const MAX_LIST_DEPTH: usize = 4;
 /// What an object without a namespace gets, as from `kubectl`.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// One object, converted.
-#[derive(Debug)]
-pub(super) enum Entry {
-    /// A Service, and which cluster IPs it still needs.
-    Service(Service, Option<FamilyWish>),
-    /// EndpointSlices: one, or those made of one Endpoints object.
-    Slices(Vec<EndpointSlice>),
-    /// A Node; not necessarily the own one.
-    Node(Node),
-    /// The ranges of a ServiceCIDR.
-    Cidrs(Vec<IpNet>),
-}
-
 /// What a file holds.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// The objects that can be used, in order.
-    pub(super) entries: Vec<Entry>,
+    /// The Services that can be used, in order, and which cluster IPs each still needs.
+    pub(super) services: Vec<(Service, Option<FamilyWish>)>,
+    /// The EndpointSlices, those made of Endpoints objects included, in order.
+    pub(super) slices: Vec<EndpointSlice>,
+    /// Nodes, not only the own one, in order.
+    pub(super) nodes: Vec<Node>,
+    /// The ranges of all ServiceCIDRs.
+    pub(super) cidrs: Vec<IpNet>,
     /// Complaints about objects.
     pub(super) complaints: Vec<(ObjectName, Vec<Complaint>)>,
     /// Complaints about the file.
@@ -64,6 +57,9 @@ pub(super) fn read(path: &Path, text: &str, interner: &mut Interner) -> Content 
         findings.say(format!("{kind} at line {line}{times} is of no use to a proxy; it is ignored"));
     }
     content.file_complaints = findings.with(None::<()>).complaints;
+    // A file is kept for as long as it stays as it is: no spare room.
+    content.services.shrink_to_fit();
+    content.slices.shrink_to_fit();
     content
 }
 
@@ -112,12 +108,12 @@ impl Reader<'_> {
         self.ignored.entry(kind).or_insert((line, 0)).1 += 1;
     }
 
-    /// Keeps what a conversion gave.
-    fn keep<T>(&mut self, object: ObjectName, converted: Converted<T>, entry: impl FnOnce(T) -> Entry) {
-        self.content.entries.extend(converted.value.map(entry));
+    /// Keeps the complaints about an object and hands on what it became.
+    fn heard<T>(&mut self, object: ObjectName, converted: Converted<T>) -> Option<T> {
         if !converted.complaints.is_empty() {
             self.content.complaints.push((object, converted.complaints));
         }
+        converted.value
     }
 
     fn service(&mut self, value: Value) {
@@ -125,7 +121,8 @@ impl Reader<'_> {
         default_namespace(&mut wire.metadata);
         let wish = convert::cluster_ip_wish(&wire);
         let converted = convert::service(&wire, self.interner);
-        self.keep(name_of(&wire), converted, |service| Entry::Service(service, wish));
+        let service = self.heard(name_of(&wire), converted);
+        self.content.services.extend(service.map(|service| (service, wish)));
     }
 
     fn slice(&mut self, value: Value) {
@@ -142,26 +139,30 @@ impl Reader<'_> {
             }
         }
         let converted = convert::slice(&wire, self.interner);
-        self.keep(name_of(&wire), converted, |slice| Entry::Slices(vec![slice]));
+        let slice = self.heard(name_of(&wire), converted);
+        self.content.slices.extend(slice);
     }
 
     fn endpoints(&mut self, value: Value) {
         let mut wire: wire::Endpoints = decode(value);
         default_namespace(&mut wire.metadata);
         let converted = convert::endpoints(&wire, self.interner);
-        self.keep(name_of(&wire), converted, Entry::Slices);
+        let slices = self.heard(name_of(&wire), converted);
+        self.content.slices.extend(slices.into_iter().flatten());
     }
 
     fn node(&mut self, value: Value) {
         let wire: wire::Node = decode(value);
         let converted = convert::node(&wire, self.interner);
-        self.keep(name_of(&wire), converted, Entry::Node);
+        let node = self.heard(name_of(&wire), converted);
+        self.content.nodes.extend(node);
     }
 
     fn cidr(&mut self, value: Value) {
         let wire: wire::ServiceCidr = decode(value);
         let converted = convert::service_cidr(&wire);
-        self.keep(name_of(&wire), converted, Entry::Cidrs);
+        let cidrs = self.heard(name_of(&wire), converted);
+        self.content.cidrs.extend(cidrs.into_iter().flatten());
     }
 }
 

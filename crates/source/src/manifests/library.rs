@@ -10,7 +10,7 @@ use switchyard_model::{Complaint, EndpointSlice, Event, Node, ObjectName, Servic
 
 use super::Config;
 use super::allocate::Allocator;
-use super::content::{self, Content, Entry, file_name};
+use super::content::{self, Content, file_name};
 use super::files::{self, Stamp};
 use crate::Sink;
 use crate::convert::{FamilyWish, Interner};
@@ -26,7 +26,8 @@ pub(super) struct Library {
     files: BTreeMap<PathBuf, Known>,
     path_problem: Option<String>,
     was_listed: bool,
-    sent: Option<Lists>,
+    unsent: Unsent,
+    sent: Option<Sent>,
 }
 
 /// What is known of one file.
@@ -38,8 +39,41 @@ struct Known {
     outdated: Vec<Complaint>,
 }
 
+/// What may differ from what was sent. Asked of each file when it changes, so that no second copy of all objects is
+/// kept to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unsent {
+    services: bool,
+    slices: bool,
+    /// Anything else: Nodes, ranges, complaints.
+    rest: bool,
+}
+
+impl Unsent {
+    const NOTHING: Self = Self { services: false, slices: false, rest: false };
+    const EVERYTHING: Self = Self { services: true, slices: true, rest: true };
+
+    /// One file's content is replaced by another.
+    fn note(&mut self, old: &Content, new: &Content) {
+        self.services |= old.services != new.services;
+        self.slices |= old.slices != new.slices;
+        self.rest |= old.nodes != new.nodes
+            || old.cidrs != new.cidrs
+            || old.complaints != new.complaints
+            || old.file_complaints != new.file_complaints
+            || old.is_whole != new.is_whole;
+    }
+}
+
+/// The small lists as they were sent.
+#[derive(Debug)]
+struct Sent {
+    node: Node,
+    cidrs: Vec<IpNet>,
+}
+
 /// Everything that the files say.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug)]
 struct Lists {
     services: Vec<Service>,
     slices: Vec<EndpointSlice>,
@@ -61,30 +95,40 @@ impl Library {
             files: BTreeMap::new(),
             path_problem: None,
             was_listed: false,
+            unsent: Unsent::EVERYTHING,
             sent: None,
         }
     }
 
     /// Reads what changed and sends what follows from it.
     pub(super) fn refresh(&mut self) {
-        match files::list(&self.config.path) {
+        let problem = match files::list(&self.config.path) {
             Ok(paths) => {
-                self.path_problem = None;
                 self.was_listed = true;
-                self.files.retain(|path, _| paths.binary_search(path).is_ok());
+                self.files.retain(|path, known| {
+                    let stays = paths.binary_search(path).is_ok();
+                    if !stays {
+                        self.unsent.note(&known.content, &Content::default());
+                        self.unsent.rest = true;
+                    }
+                    stays
+                });
                 for path in paths {
                     self.refresh_file(&path);
                 }
+                None
             }
             Err(error) => {
                 let kept =
                     if self.was_listed { "what it held before stays in use" } else { "nothing is proxied" };
-                self.path_problem = Some(format!(
-                    "it cannot be read ({error}); {kept} until --manifests names a readable path"
-                ));
+                Some(format!("it cannot be read ({error}); {kept} until --manifests names a readable path"))
             }
+        };
+        self.unsent.rest |= problem != self.path_problem;
+        self.path_problem = problem;
+        if self.unsent != Unsent::NOTHING {
+            self.send();
         }
-        self.send();
     }
 
     fn refresh_file(&mut self, path: &Path) {
@@ -101,18 +145,21 @@ impl Library {
         // A file that cannot be read is tried again each time: a change of permissions does not move its stamp.
         known.stamp = stamp.filter(|_| is_settled && problem.is_none());
         let is_good = problem.is_none() && content.is_whole;
+        let mut outdated = Vec::new();
         if is_good || (problem.is_none() && !known.content.is_whole) {
+            self.unsent.note(&known.content, &content);
             known.content = content;
-            known.outdated.clear();
-            return;
+        } else {
+            outdated = content.file_complaints;
+            let object = file_name(path);
+            let mut say = |problem: String| outdated.push(Complaint { object: object.clone(), problem });
+            problem.into_iter().for_each(&mut say);
+            if known.content.is_whole {
+                say("the last good content of this file stays in use until the file is corrected".to_owned());
+            }
         }
-        known.outdated = content.file_complaints;
-        let object = file_name(path);
-        let mut say = |problem: String| known.outdated.push(Complaint { object: object.clone(), problem });
-        problem.into_iter().for_each(&mut say);
-        if known.content.is_whole {
-            say("the last good content of this file stays in use until the file is corrected".to_owned());
-        }
+        self.unsent.rest |= known.outdated != outdated;
+        known.outdated = outdated;
     }
 
     fn send(&mut self) {
@@ -124,7 +171,7 @@ impl Library {
             complaints.entry(object).or_default().push(complaint);
         }
         self.ledger.replace(complaints);
-        if self.was_listed && !self.is_hopeless(&lists) && self.sent.as_ref() != Some(&lists) {
+        if self.was_listed && !self.is_hopeless(&lists) {
             self.send_lists(lists);
         }
     }
@@ -136,22 +183,25 @@ impl Library {
         self.sent.is_none() && is_empty && self.files.values().any(|known| !known.content.is_whole)
     }
 
-    /// Sends the lists that differ from what was sent before; the first time, all of them.
+    /// Sends the lists that may differ from what was sent before; the first time, all of them.
     fn send_lists(&mut self, lists: Lists) {
+        let Lists { services, slices, node, cidrs } = lists;
         let before = self.sent.as_ref();
-        if before.is_none_or(|before| before.node != lists.node) {
-            (self.sink)(Event::Node(lists.node.clone()));
+        let is_first = before.is_none();
+        if before.is_none_or(|before| before.node != node) {
+            (self.sink)(Event::Node(node.clone()));
         }
-        if before.map_or(!lists.cidrs.is_empty(), |before| before.cidrs != lists.cidrs) {
-            (self.sink)(Event::ServiceCidrs(lists.cidrs.clone()));
+        if before.map_or(!cidrs.is_empty(), |before| before.cidrs != cidrs) {
+            (self.sink)(Event::ServiceCidrs(cidrs.clone()));
         }
-        if before.is_none_or(|before| before.services != lists.services) {
-            (self.sink)(Event::Services(lists.services.clone()));
+        if is_first || self.unsent.services {
+            (self.sink)(Event::Services(services));
         }
-        if before.is_none_or(|before| before.slices != lists.slices) {
-            (self.sink)(Event::Slices(lists.slices.clone()));
+        if is_first || self.unsent.slices {
+            (self.sink)(Event::Slices(slices));
         }
-        self.sent = Some(lists);
+        self.sent = Some(Sent { node, cidrs });
+        self.unsent = Unsent::NOTHING;
     }
 
     fn assemble(&mut self, complaints: &mut Complaints) -> Lists {
@@ -166,9 +216,7 @@ impl Library {
             for (object, list) in &known.content.complaints {
                 complaints.entry(object.clone()).or_default().extend(list.iter().cloned());
             }
-            for entry in &known.content.entries {
-                heap.add(entry, path, complaints);
-            }
+            heap.add(&known.content, path, complaints);
         }
         for (name, why) in self.allocator.assign(&mut heap.services) {
             let problem =
@@ -189,15 +237,15 @@ fn complain(object: ObjectName, problem: String, complaints: &mut Complaints) {
 }
 
 /// Objects of all files by name.
-struct Heap {
+struct Heap<'a> {
     services: BTreeMap<ServiceName, (Service, Option<FamilyWish>)>,
     slices: BTreeMap<switchyard_model::SliceName, EndpointSlice>,
     node: Node,
     cidrs: Vec<IpNet>,
-    origins: BTreeMap<ObjectName, PathBuf>,
+    origins: BTreeMap<ObjectName, &'a Path>,
 }
 
-impl Heap {
+impl<'a> Heap<'a> {
     fn new(node_name: &str) -> Self {
         Self {
             services: BTreeMap::new(),
@@ -208,34 +256,29 @@ impl Heap {
         }
     }
 
-    /// Adds an object. Of two objects with one name the later one, in order of paths, is used.
-    fn add(&mut self, entry: &Entry, path: &Path, complaints: &mut Complaints) {
-        match entry {
-            Entry::Service(service, wish) => {
-                self.note(ObjectName::from(&service.name), path, complaints);
-                self.services.insert(service.name.clone(), (service.clone(), wish.clone()));
-            }
-            Entry::Slices(slices) => {
-                for slice in slices {
-                    self.note(ObjectName::from(&slice.name), path, complaints);
-                    self.slices.insert(slice.name.clone(), slice.clone());
-                }
-            }
-            Entry::Node(node) if node.name == self.node.name => {
-                self.note(ObjectName::new("Node", "", &node.name), path, complaints);
-                self.node = node.clone();
-            }
-            Entry::Node(_) => {}
-            Entry::Cidrs(cidrs) => {
-                self.cidrs.extend(cidrs);
-                self.cidrs.sort_unstable();
-                self.cidrs.dedup();
-            }
+    /// Adds the objects of a file. Of two objects with one name the later one, in order of paths, is used.
+    fn add(&mut self, content: &Content, path: &'a Path, complaints: &mut Complaints) {
+        for (service, wish) in &content.services {
+            self.note(ObjectName::from(&service.name), path, complaints);
+            self.services.insert(service.name.clone(), (service.clone(), wish.clone()));
         }
+        for slice in &content.slices {
+            self.note(ObjectName::from(&slice.name), path, complaints);
+            self.slices.insert(slice.name.clone(), slice.clone());
+        }
+        for node in
+            content.nodes.iter().filter(|node| node.name == self.node.name).cloned().collect::<Vec<_>>()
+        {
+            self.note(ObjectName::new("Node", "", &node.name), path, complaints);
+            self.node = node;
+        }
+        self.cidrs.extend(&content.cidrs);
+        self.cidrs.sort_unstable();
+        self.cidrs.dedup();
     }
 
-    fn note(&mut self, object: ObjectName, path: &Path, complaints: &mut Complaints) {
-        if let Some(before) = self.origins.insert(object.clone(), path.to_owned()) {
+    fn note(&mut self, object: ObjectName, path: &'a Path, complaints: &mut Complaints) {
+        if let Some(before) = self.origins.insert(object.clone(), path) {
             let problem = format!(
                 "it is in {} and again in {}; the latter is used, remove one of them",
                 before.display(),

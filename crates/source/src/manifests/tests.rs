@@ -119,6 +119,28 @@ fn all_kinds_and_lists_are_read() {
 }
 
 #[test]
+fn only_lists_that_may_differ_are_sent_again() {
+    let slice = |ip: &str| {
+        format!(
+            "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
+             metadata: {{name: a-1, labels: {{kubernetes.io/service-name: a}}}}\n\
+             endpoints: [{{addresses: [{ip}]}}]\nports: [{{name: '', port: 80}}]\n"
+        )
+    };
+    let mut bench = Bench::new(|_| {});
+    bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.1"));
+    bench.write("b.yaml", service("b", "10.96.0.2"));
+    assert_eq!(bench.refresh().len(), 3, "node, services and slices");
+    bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.1") + "# a remark\n");
+    assert!(bench.refresh().is_empty());
+    bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.2"));
+    assert_eq!(bench.refresh(), ["slices default/a-1x1p1"]);
+    fs::remove_file(bench.directory.path().join("b.yaml")).expect("removed");
+    assert_eq!(bench.refresh(), ["services default/a[10.96.0.1]"]);
+    assert!(bench.refresh().is_empty());
+}
+
+#[test]
 fn an_empty_directory_is_an_empty_but_complete_list() {
     let mut bench = Bench::new(|_| ());
     assert_eq!(bench.refresh(), ["node n1 []", "services ", "slices "]);
