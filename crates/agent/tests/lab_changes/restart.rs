@@ -20,7 +20,8 @@ both_variants![
 fn a_restore_that_outlives_its_proxy_is_put_right() {
     let Some(world) = World::new_or_skip(Variant::Nft) else { return };
     let (begun, end) = (world.path("begun"), world.path("end"));
-    let wait = format!("while [ ! -e '{}' ]; do sleep 0.05; done", end.display());
+    let wait =
+        format!("n=0; while [ ! -e '{}' -a $n -lt 600 ]; do n=$((n+1)); sleep 0.05; done", end.display());
     let text = format!(
         "if [ ! -e '{0}' ]; then touch '{0}'; {wait}; fi\nexec /usr/sbin/iptables-nft-restore \"$@\"",
         begun.display()
