@@ -35,7 +35,7 @@ pub use objects::{
     Attachment, Base, Chain, ChainType, Element, ElementData, Extent, Hook, Rule, Set, SetFlags, Table,
     TableId,
 };
-pub use types::{DataType, Fields, Selector, load_key};
+pub use types::{DataType, Fields, Selector, load_constants, load_key};
 pub use userdata::SetData;
 pub use value::{Comment, VALUE_MAX, Value, Verdict};
 

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::objects::{put_chain, put_element, put_rule, put_set, put_table};
+use super::objects::{put_chain, put_element, put_element_key, put_rule, put_set, put_table};
 use super::{Chain, Element, NFTA_TABLE, Rule, SUBSYSTEM, Set, Table, TableId};
 use crate::NetlinkError;
 use crate::attribute::Attributes;
@@ -87,7 +87,7 @@ impl Batch {
         Self { bytes, end, last: 0, messages: 0, sets: 0, operations: Vec::new(), fault: None }
     }
 
-    /// Makes a table; one that exists stays as it is.
+    /// Makes a table; one that exists keeps what is in it.
     pub fn add_table(&mut self, table: &Table) -> OperationIndex {
         self.operation(NEW_TABLE, 0, &table.id, |m| put_table(m, table))
     }
@@ -239,7 +239,10 @@ impl Batch {
             self.message(operation, kind, flags, table, |m| {
                 m.put_text(NFTA_NAME, set).nest(NFTA_ELEMENT_LIST, |list| {
                     while let Some(element) = elements.next_if(|_| list.written() < ELEMENTS_FULL) {
-                        put_element(list, element);
+                        match kind {
+                            DELETE_ELEMENTS => put_element_key(list, element),
+                            _ => put_element(list, element),
+                        }
                     }
                 });
             });

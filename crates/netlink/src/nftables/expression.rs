@@ -202,7 +202,7 @@ pub enum Expression {
     Lookup { set: Arc<str>, from: Register, found: Found },
     /// Loads `offset` plus a random number below `modulus`, in the byte order of the machine.
     Random { modulus: u32, offset: u32, to: Register },
-    /// Loads a constant.
+    /// Loads a constant. For the parts of a concatenation see [`super::load_constants`].
     Load { value: Value, to: Register },
     /// Ends the rule.
     Verdict(Verdict),

@@ -13,7 +13,7 @@ mod decode;
 mod encode;
 
 pub(super) use decode::{read_chain, read_elements, read_rule, read_set, read_table};
-pub(super) use encode::{put_chain, put_element, put_rule, put_set, put_table};
+pub(super) use encode::{put_chain, put_element, put_element_key, put_rule, put_set, put_table};
 
 /// Which table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +38,15 @@ pub struct Table {
     pub id: TableId,
     /// For the reader of a listing.
     pub comment: Option<Comment>,
+    /// True if its base chains are switched off. Adding the table again switches them on or off.
+    pub is_dormant: bool,
+}
+
+impl Table {
+    /// A table that works, without comment.
+    pub fn new(id: TableId) -> Self {
+        Self { id, comment: None, is_dormant: false }
+    }
 }
 
 /// What a base chain decides.
@@ -166,7 +175,8 @@ pub struct Set {
     pub flags: SetFlags,
     /// How long elements stay if they do not say; with [`SetFlags::TIMEOUT`].
     pub timeout: Option<Duration>,
-    /// The most elements that it takes.
+    /// The most elements that it takes. Always give one with [`SetFlags::DYNAMIC`]: else the kernel makes it 65535 as soon as a
+    /// rule uses the set, which then reads as different from what was written.
     pub size: Option<u32>,
     /// For the reader of a listing.
     pub comment: Option<Comment>,

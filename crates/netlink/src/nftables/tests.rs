@@ -1,7 +1,9 @@
 //! nf_tables as a whole: what we write, the kernel and stock `nft` understand, and what is there, we read.
 
+mod bytes;
 mod commits;
 mod listing;
+mod malformed;
 mod roundtrip;
 mod ruleset;
 

@@ -5,6 +5,7 @@
 
 use super::Register;
 use super::expression::{Expression, Header, MetaKey};
+use super::value::Value;
 
 const BITS_PER_TYPE: u32 = 6;
 
@@ -159,6 +160,18 @@ pub fn load_key(parts: &[Selector], first: Register) -> Vec<Expression> {
         let at = next;
         next = next.after(part.data_type().length());
         part.load(at)
+    };
+    parts.iter().map(load).collect()
+}
+
+/// Loads a concatenation of constants into registers from `first` on. Each part is loaded on its own: stock `nft` aborts when it
+/// lists a rule that loads several at once.
+pub fn load_constants(parts: &[Value], first: Register) -> Vec<Expression> {
+    let mut next = first;
+    let load = |part: &Value| {
+        let to = next;
+        next = next.after(u32::try_from(part.as_bytes().len()).unwrap_or(u32::MAX));
+        Expression::Load { value: *part, to }
     };
     parts.iter().map(load).collect()
 }

@@ -73,9 +73,10 @@ fn named(list: &mut Message, name: &str, body: impl FnOnce(&mut Message)) {
 }
 
 fn bitwise(list: &mut Message, from: Register, to: Register, mask: &Value, xor: &Value) {
+    const MASK_AND_XOR: u32 = 0;
     named(list, "bitwise", |m| {
         let length = u32::try_from(mask.as_bytes().len()).unwrap_or(u32::MAX);
-        m.put_be32(1, from.number()).put_be32(2, to.number()).put_be32(3, length);
+        m.put_be32(1, from.number()).put_be32(2, to.number()).put_be32(6, MASK_AND_XOR).put_be32(3, length);
         mask.put(m, 4);
         xor.put(m, 5);
     });

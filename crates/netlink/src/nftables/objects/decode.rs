@@ -23,17 +23,18 @@ const VERDICT_TYPE: u32 = 0xffff_ff00;
 pub(in crate::nftables) fn read_table(frame: &Frame<'_>) -> Result<Option<Table>, Malformed> {
     let (fixed, attributes) = frame.split::<4>()?;
     let Some(family) = Family::from_number(netfilter_family(fixed)) else { return Ok(None) };
-    let (mut name, mut comment) = (None, None);
+    let (mut name, mut comment, mut is_dormant) = (None, None, false);
     for attribute in attributes {
         let attribute = attribute?;
         match attribute.kind {
             NFTA_TABLE => name = Some(text(&attribute)),
+            2 => is_dormant = attribute.be32()? & 1 != 0,
             6 => comment = read_comment(&attribute),
             _ => {}
         }
     }
     let name = name.ok_or(Malformed::Absent { part: "table name" })?;
-    Ok(Some(Table { id: TableId { family, name }, comment }))
+    Ok(Some(Table { id: TableId { family, name }, comment, is_dormant }))
 }
 
 /// `None` for an object of another table.

@@ -1,5 +1,7 @@
 //! Writing objects, attribute by attribute in the order in which `nft` writes them.
 
+use std::time::Duration;
+
 use super::{Attachment, Base, Chain, ChainType, Element, ElementData, Extent, Hook, Rule, Set, Table};
 use crate::message::Message;
 use crate::nftables::expression::put_list;
@@ -10,12 +12,14 @@ use crate::nftables::{NFTA_LIST_ELEM, SetFlags, milliseconds};
 
 const NFT_SET_MAP: u32 = 0x8;
 const NFT_SET_CONCAT: u32 = 0x80;
+/// What the kernel keeps for `nft` with one object.
+const USER_DATA_MAX: usize = 256;
 const VERDICT_TYPE: u32 = 0xffff_ff00;
 
 /// The attributes of a table behind its name.
 pub(in crate::nftables) fn put_table(message: &mut Message, table: &Table) {
     const FLAGS: u16 = 2;
-    message.put_be32(FLAGS, 0);
+    message.put_be32(FLAGS, u32::from(table.is_dormant));
     put_comment(message, 6, table.comment.as_ref());
 }
 
@@ -88,7 +92,11 @@ pub(in crate::nftables) fn put_set(message: &mut Message, set: &Set, id: u32) {
     if let Some(timeout) = set.timeout {
         message.put_be64(11, milliseconds(timeout));
     }
-    message.put(13, &userdata::of_set(&set.key, &set.data, set.comment.as_ref()));
+    let user_data = userdata::of_set(&set.key, &set.data, set.comment.as_ref());
+    if user_data.len() > USER_DATA_MAX {
+        message.refuse("the typeof and the comment of a set need more than 256 bytes together");
+    }
+    message.put(13, &user_data);
 }
 
 fn value_fields(data: &SetData) -> Option<&Fields> {
@@ -124,23 +132,8 @@ fn put_description(message: &mut Message, set: &Set, has_ranges_of_parts: bool) 
 
 /// One element of a list.
 pub(in crate::nftables) fn put_element(list: &mut Message, element: &Element) {
-    const INTERVAL_END: u32 = 1;
-    const CATCH_ALL: u32 = 2;
     list.nest(NFTA_LIST_ELEM, |m| {
-        match element.extent {
-            Extent::Behind => m.put_be32(3, INTERVAL_END),
-            Extent::Rest => m.put_be32(3, CATCH_ALL),
-            Extent::Key | Extent::Through(_) => m,
-        };
-        if let Some(timeout) = element.timeout {
-            m.put_be64(4, milliseconds(timeout));
-        }
-        if element.extent != Extent::Rest {
-            element.key.put(m, 1);
-        }
-        if let Extent::Through(last) = &element.extent {
-            last.put(m, 10);
-        }
+        put_key(m, element, element.timeout);
         match &element.data {
             ElementData::None => {}
             ElementData::Verdict(verdict) => verdict.put(m, 2),
@@ -149,6 +142,30 @@ pub(in crate::nftables) fn put_element(list: &mut Message, element: &Element) {
         }
         put_comment(m, 6, element.comment.as_ref());
     });
+}
+
+/// One element of a list of those that shall go.
+pub(in crate::nftables) fn put_element_key(list: &mut Message, element: &Element) {
+    list.nest(NFTA_LIST_ELEM, |m| put_key(m, element, None));
+}
+
+fn put_key(m: &mut Message, element: &Element, timeout: Option<Duration>) {
+    const INTERVAL_END: u32 = 1;
+    const CATCH_ALL: u32 = 2;
+    match element.extent {
+        Extent::Behind => m.put_be32(3, INTERVAL_END),
+        Extent::Rest => m.put_be32(3, CATCH_ALL),
+        Extent::Key | Extent::Through(_) => m,
+    };
+    if let Some(timeout) = timeout {
+        m.put_be64(4, milliseconds(timeout));
+    }
+    if element.extent != Extent::Rest {
+        element.key.put(m, 1);
+    }
+    if let Extent::Through(last) = &element.extent {
+        last.put(m, 10);
+    }
 }
 
 fn put_comment(message: &mut Message, kind: u16, comment: Option<&Comment>) {

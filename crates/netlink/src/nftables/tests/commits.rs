@@ -93,7 +93,7 @@ fn a_race_is_told_and_the_own_generation_is_not_one() {
             let mut nft = Nft::open().unwrap();
             let batch_after = |generation| {
                 let mut batch = Batch::only_after(generation);
-                batch.add_table(&Table { id: TableId::new(V4, "t"), comment: None });
+                batch.add_table(&Table::new(TableId::new(V4, "t")));
                 batch
             };
             let generation = nft.generation().unwrap();
@@ -233,7 +233,7 @@ fn what_cannot_be_encoded_is_named_and_nothing_is_sent() {
             let mut nft = Nft::open().unwrap();
             let mut batch = Batch::new();
             let id = TableId::new(V4, "t");
-            batch.add_table(&Table { id: id.clone(), comment: None });
+            batch.add_table(&Table::new(id.clone()));
             let wrong = batch.add_elements(&id, "s", [&Element::new(Value::new(&[0; 65]))]);
             batch.add_rule(&id, &Rule::new(&"c".into(), vec![Selector::Protocol.load(R)]));
             match nft.commit(&batch) {
@@ -241,6 +241,30 @@ fn what_cannot_be_encoded_is_named_and_nothing_is_sent() {
                 other => panic!("{other:?}"),
             }
             assert_eq!(nft.tables(V4).unwrap(), []);
+        })
+        .unwrap();
+}
+
+#[test]
+fn more_refusals_than_fit_the_buffer_still_name_the_first() {
+    let Some(namespace) = namespace_or_skip() else { return };
+    namespace
+        .run(|| {
+            let mut nft = Nft::open().unwrap();
+            let id = TableId::new(V4, "t");
+            let mut batch = Batch::new();
+            batch.add_table(&Table::new(id.clone()));
+            for n in 0..5000 {
+                batch.delete_chain(&id, &format!("chain-{n}"));
+            }
+            let refusal = refused(nft.commit(&batch));
+            assert_eq!((refusal.operation.unwrap().index, refusal.errno), (OperationIndex(1), Errno::ENOENT));
+            // The next exchange is not confused by what is left.
+            assert_eq!(nft.tables(V4).unwrap(), []);
+            let mut batch = Batch::new();
+            batch.add_table(&Table { is_dormant: true, ..Table::new(id) });
+            nft.commit(&batch).unwrap();
+            assert!(nft.tables(V4).unwrap()[0].is_dormant);
         })
         .unwrap();
 }

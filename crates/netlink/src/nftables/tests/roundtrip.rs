@@ -12,7 +12,7 @@ fn number(number: u32) -> Value {
 }
 
 /// One chain with a rule for every expression that may stand in a filter chain, one for those of a NAT chain.
-fn every_expression(family: Family) -> Ruleset {
+pub(super) fn every_expression(family: Family) -> Ruleset {
     let mut ruleset = constant_size(family);
     ruleset.chain("raw", base(ChainType::Filter, Hook::Prerouting, -300));
     ruleset.rule("raw", vec![Expression::NoTrack]);
@@ -45,6 +45,8 @@ fn every_expression(family: Family) -> Ruleset {
         Expression::equal(R, Value::EMPTY.address(service(family, 1))),
         drop.clone(),
     ]);
+    let first_byte = Expression::Payload { header: Header::Network, offset: 16, length: 1, to: R };
+    filter(&[first_byte, Expression::not_equal(R, Value::new(&[127])), drop.clone()]);
     let absent = Expression::Lookup { set: "cluster-ips".into(), from: R, found: Found::NotMember };
     filter(&[destination(family).load(R), absent, drop.clone()]);
     let is_tcp = [Selector::Protocol.load(R), Expression::equal(R, Value::EMPTY.protocol(6))];
@@ -65,6 +67,26 @@ fn every_expression(family: Family) -> Ruleset {
     }
     add_nat(&mut ruleset, family);
     ruleset
+}
+
+/// Remembers a constant endpoint for a client: `update @remembered { ip saddr . th dport : 10.96.0.1 . 8080 }`.
+fn add_memory(ruleset: &mut Ruleset, family: Family) {
+    let client = [source(family), Selector::DestinationPort];
+    let endpoint = Fields::Typeof(vec![destination(family), Selector::DestinationPort]);
+    let mut remembered =
+        Set::new("remembered", Fields::Typeof(client.to_vec()), SetData::Value(endpoint.clone()));
+    remembered.flags = SetFlags::DYNAMIC | SetFlags::TIMEOUT;
+    remembered.timeout = Some(Duration::from_secs(60));
+    remembered.size = Some(1000);
+    let data = Register::word(8);
+    let mut steps = vec![Selector::Protocol.load(R), Expression::equal(R, Value::EMPTY.protocol(6))];
+    steps.extend(load_key(&client, R));
+    let endpoint = [Value::EMPTY.address(service(family, 1)), Value::EMPTY.port(8080)];
+    steps.extend(load_constants(&endpoint, data));
+    let (set, change) = ("remembered".into(), DynamicChange::Update);
+    steps.push(Expression::Dynamic { set, change, key: R, data: Some(data), timeout: None });
+    ruleset.rule("checks", steps);
+    ruleset.set(remembered, []);
 }
 
 fn add_nat(ruleset: &mut Ruleset, family: Family) {
@@ -91,7 +113,7 @@ fn add_nat(ruleset: &mut Ruleset, family: Family) {
     );
 }
 
-fn every_set(family: Family) -> Ruleset {
+pub(super) fn every_set(family: Family) -> Ruleset {
     let mut ruleset = Ruleset::empty(family, "sets");
     let (address, width) = match family {
         Family::V4 => (DataType::Ipv4Address, 4),
@@ -155,9 +177,6 @@ fn what_is_written_is_read_back_and_listed() {
                     assert_eq!(Ruleset::read(&mut nft, &ruleset.table.id), ruleset);
                     let listing = exec("nft", &["list", "ruleset"]);
                     exec("nft", &["--json", "list", "ruleset"]);
-                    if std::env::var_os("SHOW").is_some() {
-                        eprintln!("{listing}");
-                    }
                     // What it lists, it takes again, and we read the same: nothing in the listing is wrong or missing.
                     let mut again = std::process::Command::new("nft");
                     again.args(["-f", "-"]).stdin(std::process::Stdio::piped());
@@ -172,6 +191,29 @@ fn what_is_written_is_read_back_and_listed() {
                 })
                 .unwrap();
         }
+    }
+}
+
+/// Not in the test above because `nft` 1.0.6 lists this form, but aborts when it loads the listing for IPv6: it runs out of registers.
+#[test]
+fn a_rule_that_remembers_a_constant_is_read_back_and_listed() {
+    for family in [Family::V4, Family::V6] {
+        let Some(namespace) = namespace_or_skip() else { return };
+        namespace
+            .run(|| {
+                let mut ruleset = constant_size(family);
+                add_memory(&mut ruleset, family);
+                let mut nft = Nft::open().unwrap();
+                nft.commit(&ruleset.batch()).unwrap();
+                assert_eq!(Ruleset::read(&mut nft, &ruleset.table.id), ruleset);
+                let listing = exec("nft", &["list", "ruleset"]);
+                let client = if family == Family::V4 { "ip saddr" } else { "ip6 saddr" };
+                let wanted =
+                    format!("update @remembered {{ {client} . tcp dport : {} . 8080 }}", service(family, 1));
+                assert!(listing.contains(&wanted), "{listing}");
+                exec("nft", &["--json", "list", "ruleset"]);
+            })
+            .unwrap();
     }
 }
 

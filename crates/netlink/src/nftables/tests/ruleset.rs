@@ -19,7 +19,7 @@ pub(super) struct Ruleset {
 impl Ruleset {
     pub(super) fn empty(family: Family, name: &str) -> Self {
         Self {
-            table: Table { id: TableId::new(family, name), comment: None },
+            table: Table::new(TableId::new(family, name)),
             chains: BTreeSet::new(),
             sets: BTreeMap::new(),
             rules: BTreeMap::new(),
