@@ -11,6 +11,7 @@ pub mod choice;
 pub mod claims;
 pub mod health;
 pub mod iptables;
+pub mod nft;
 pub mod route;
 pub mod settings;
 pub mod stale;

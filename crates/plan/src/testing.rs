@@ -28,6 +28,7 @@ use crate::settings::{LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, Nod
 
 pub(crate) mod arbitrary;
 pub(crate) mod kernel;
+pub(crate) mod packets;
 
 /// What a text describes.
 #[derive(Clone, Debug)]

@@ -1,0 +1,179 @@
+//! Everything that one service port needs in the kernel: elements, shapes, and if it is sticky, objects of its own.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+
+use switchyard_model::Protocol;
+
+use super::Config;
+use super::base::REJECT;
+use super::element::{Data, Key, Place};
+use super::names::Set;
+use super::rule::Verdict;
+use super::shape::{Entry, Shape};
+use super::slots::{Slots, Window};
+use super::sticky::{self, Sticky};
+use crate::route::{
+    Client, Frontend, FrontendAddress, FrontendKind, Pool, PortRoutes, Route, Verdict as Decision,
+};
+use crate::settings::Settings;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Elements of shared sets.
+    pub elements: BTreeMap<Place, Data>,
+    /// Shared chains, as often as frontends lead to them.
+    pub shapes: Vec<Shape>,
+    /// Own objects.
+    pub sticky: Sticky,
+}
+
+/// What a service port needs.
+pub fn needs(config: &Config, settings: &Settings, routes: &PortRoutes<'_>, slots: &Slots) -> Needs {
+    let mut builder = Builder { routes, slots, needs: Needs::default() };
+    if let Some(seconds) = routes.port.affinity {
+        builder.needs.sticky = sticky::sticky(config, settings, routes, seconds);
+    }
+    let mut seen: HashSet<Frontend> = HashSet::new();
+    // One service port may name an address twice, as external and as load-balancer IP: the first route counts.
+    for route in routes.routes.iter().filter(|route| seen.insert(route.frontend)) {
+        builder.add(route);
+    }
+    for endpoint in routes.choice.reachable.iter().filter(|e| e.is_on(&settings.node_name)) {
+        let (ip, port) = (endpoint.address.ip(), endpoint.address.port());
+        builder.put(Set::Hairpins, Key::Hairpin(ip, routes.port.name.protocol, port), Data::None);
+    }
+    builder.restrict(settings);
+    builder.needs
+}
+
+struct Builder<'a> {
+    routes: &'a PortRoutes<'a>,
+    slots: &'a Slots,
+    needs: Needs,
+}
+
+impl Builder<'_> {
+    fn put(&mut self, set: Set, key: Key, data: Data) {
+        self.needs.elements.insert(Place { set, key }, data);
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.routes.port.name.protocol
+    }
+
+    fn add(&mut self, route: &Route) {
+        if route.kind == FrontendKind::ClusterIp {
+            self.put(Set::ClusterIps, Key::Address(self.routes.port.cluster_ip), Data::None);
+            match self.routes.internal.verdict {
+                Decision::Pick(pool) => {
+                    self.lead(route, Shape::Pick(Entry::Address, self.slots.window(pool)))
+                }
+                refusal => self.refuse(route, refusal),
+            }
+            return;
+        }
+        if self.routes.choice.exists_somewhere {
+            self.lead(route, self.external_shape(entry(route)));
+        }
+        self.refuse(route, self.routes.external_default());
+    }
+
+    fn external_shape(&self, entry: Entry) -> Shape {
+        let cluster = self.slots.window(Pool::Cluster);
+        if self.routes.external.iter().any(|b| b.client == Client::ThisNode) {
+            return Shape::External { entry, cluster, local: self.slots.window(Pool::Local) };
+        }
+        Shape::PickMasquerade(entry, cluster)
+    }
+
+    /// Sends a frontend's packets to a shape, or to the port's own chain, and fills its slots.
+    fn lead(&mut self, route: &Route, shape: Shape) {
+        let chain = match (self.routes.port.affinity, self.routes.internal.verdict) {
+            (None, _) => {
+                self.needs.shapes.push(shape);
+                self.fill(route, &shape.windows());
+                shape.name()
+            }
+            (Some(_), Decision::Pick(pool)) if route.kind == FrontendKind::ClusterIp => {
+                sticky::pool_chain(&self.routes.port.name, pool)
+            }
+            (Some(_), _) => sticky::external_chain(&self.routes.port.name),
+        };
+        let data = Data::Verdict(Verdict::Goto(chain));
+        match route.frontend.address {
+            FrontendAddress::Ip(ip) => self.put(Set::Frontends, self.key(ip), data),
+            FrontendAddress::Node(_) => {
+                self.put(Set::NodePorts, Key::NodePort(self.protocol(), route.frontend.port), data);
+            }
+        }
+    }
+
+    fn key(&self, ip: IpAddr) -> Key {
+        Key::Frontend(ip, self.protocol(), self.routes.port.port)
+    }
+
+    fn fill(&mut self, route: &Route, windows: &[Window]) {
+        let (protocol, port) = (self.protocol(), route.frontend.port);
+        let slots = self.slots.placed().iter();
+        for (slot, endpoint) in slots.filter(|(slot, _)| windows.iter().any(|w| w.contains(*slot))) {
+            let (set, key) = match route.frontend.address {
+                FrontendAddress::Ip(ip) => (Set::Slots, Key::Slot(ip, protocol, port, *slot)),
+                FrontendAddress::Node(_) => (Set::NodePortSlots, Key::NodePortSlot(protocol, port, *slot)),
+            };
+            self.needs.elements.insert(Place { set, key }, Data::Endpoint(*endpoint));
+        }
+    }
+
+    fn refuse(&mut self, route: &Route, decision: Decision) {
+        let verdict = match decision {
+            Decision::Pick(_) => return,
+            Decision::Reject => Verdict::Goto(REJECT.to_owned()),
+            Decision::Drop => Verdict::Drop,
+        };
+        let data = Data::Verdict(verdict);
+        match route.frontend.address {
+            FrontendAddress::Ip(ip) => self.put(Set::Refusals, self.key(ip), data),
+            FrontendAddress::Node(_) => {
+                self.put(Set::NodePortRefusals, Key::NodePort(self.protocol(), route.frontend.port), data);
+            }
+        }
+    }
+
+    /// Source ranges hold whether there are endpoints or not: the check comes before translation.
+    fn restrict(&mut self, settings: &Settings) {
+        let port = self.routes.port;
+        if port.source_ranges.is_empty() {
+            return;
+        }
+        let mut allowed = port.source_ranges.clone();
+        if allowed.iter().any(|range| range.contains(&settings.node_ip)) {
+            allowed.extend(port.load_balancer_ips.iter().map(|ip| ipnet::IpNet::from(*ip)));
+        }
+        let owned: Vec<IpAddr> = self
+            .routes
+            .routes
+            .iter()
+            .filter(|r| r.kind == FrontendKind::LoadBalancerIp)
+            .filter_map(|r| match r.frontend.address {
+                FrontendAddress::Ip(ip) => Some(ip),
+                FrontendAddress::Node(_) => None,
+            })
+            .collect();
+        for ip in owned {
+            self.put(Set::Restricted, self.key(ip), Data::None);
+            for range in ipnet::IpNet::aggregate(&allowed) {
+                let key = Key::Source(ip, self.protocol(), port.port, range);
+                self.put(Set::AllowedSources, key, Data::None);
+            }
+        }
+    }
+}
+
+fn entry(route: &Route) -> Entry {
+    match route.frontend.address {
+        FrontendAddress::Ip(_) => Entry::Address,
+        FrontendAddress::Node(_) => Entry::NodePort,
+    }
+}
