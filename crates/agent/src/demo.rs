@@ -71,11 +71,11 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<()> {
 fn once(stage: &mut Stage, look: &Look, notes: &Notes) -> anyhow::Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
-        let results = stage.round()?;
+        let round = stage.round()?;
+        let results = &round.outcomes;
         let wrong = results.iter().filter(|r| !r.is_right()).count();
         if wrong == 0 || Instant::now() >= end {
-            print!("{}", show::table(&results, look));
-            print!("{}", show::notes(notes, look));
+            print!("{}{}", show::table(&round, look), show::notes(notes, look));
             if results.is_empty() {
                 bail!("no Service in {}; nothing was requested", notes.files);
             }
@@ -96,10 +96,10 @@ fn watch(
 ) -> anyhow::Result<()> {
     while !stopping.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let results = stage.round()?;
+        let round = stage.round()?;
         let clear = if is_terminal { "\x1b[H\x1b[J" } else { "" };
         let hint = "Edit the files and watch; Ctrl-C ends it and removes everything.\n";
-        print!("{clear}{}{}{hint}", show::table(&results, look), show::notes(notes, look));
+        print!("{clear}{}{}{hint}", show::table(&round, look), show::notes(notes, look));
         let rest = if is_terminal { ROUND } else { PLAIN_ROUND };
         while began.elapsed() < rest && !stopping.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(50));

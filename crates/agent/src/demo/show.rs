@@ -5,7 +5,11 @@ use std::fmt::Write;
 use switchyard_plan::trace::Answer;
 
 use super::rows::From;
+use super::stage::Round;
 use super::traffic::Outcome;
+
+/// More than this would push the table off the screen.
+const MAX_COMPLAINTS: usize = 5;
 
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +46,9 @@ pub(super) fn notes(notes: &Notes, look: &Look) -> String {
     )
 }
 
-/// An aligned table of all rows.
-pub(super) fn table(outcomes: &[Outcome], look: &Look) -> String {
+/// An aligned table of all rows, and below it what is wrong with the files.
+pub(super) fn table(round: &Round, look: &Look) -> String {
+    let outcomes = &round.outcomes;
     let header = ["SERVICE", "TYPE", "FROM", "DIALS", "ANSWERED BY", "SEEN AS"].map(str::to_owned);
     let rows: Vec<[String; 6]> = outcomes.iter().map(cells).collect();
     let mut widths = [0; 6];
@@ -66,6 +71,9 @@ pub(super) fn table(outcomes: &[Outcome], look: &Look) -> String {
             Some(why) => (look.paint("31", "BAD"), format!(" <- {why}")),
         };
         let _ = writeln!(text, "  {mark}{}{why}", line(row));
+    }
+    for complaint in round.complaints.iter().take(MAX_COMPLAINTS) {
+        let _ = writeln!(text, "  {} {complaint}", look.paint("33", "!"));
     }
     text
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use switchyard_lab::scenario::address::wire_family;
 use switchyard_lab::{Echo, Host, Lab, Node, Process, address};
-use switchyard_model::{Family, Protocol, Snapshot, Tracker};
+use switchyard_model::{Complaint, Event, Family, Protocol, Snapshot, Tracker};
 use switchyard_source::manifests;
 
 use super::rows::{CLIENT_POD, CLUSTER_CIDRS, From, rows};
@@ -18,6 +18,14 @@ use crate::flags::IptablesBackend;
 
 /// How long a proxy may take for its first sync.
 const START: Duration = Duration::from_secs(30);
+
+/// What came of one round of requests.
+pub(super) struct Round {
+    /// One per row.
+    pub(super) outcomes: Vec<Outcome>,
+    /// What is wrong with the files.
+    pub(super) complaints: Vec<Complaint>,
+}
 
 /// See the module. Fields are dropped in order: programs before the namespaces that they run in.
 pub(super) struct Stage {
@@ -58,13 +66,13 @@ impl Stage {
     }
 
     /// Reads the files, makes pods that are new in them, and requests every row.
-    pub(super) fn round(&mut self) -> anyhow::Result<Vec<Outcome>> {
+    pub(super) fn round(&mut self) -> anyhow::Result<Round> {
         for proxy in &mut self.proxies {
             if proxy.exit_status()?.is_some() {
                 return Err(proxy_ended(proxy));
             }
         }
-        let snapshot = self.snapshot()?;
+        let (snapshot, complaints) = self.snapshot()?;
         self.populate(&snapshot)?;
         let outcomes = rows(&snapshot).into_iter().map(|row| {
             let from = match row.from {
@@ -73,10 +81,11 @@ impl Stage {
             };
             request(row, from, pod_name)
         });
-        Ok(outcomes.collect())
+        Ok(Round { outcomes: outcomes.collect(), complaints })
     }
 
-    fn snapshot(&self) -> anyhow::Result<Snapshot> {
+    /// What the files hold, and what is wrong with them.
+    fn snapshot(&self) -> anyhow::Result<(Snapshot, Vec<Complaint>)> {
         let config = manifests::Config {
             path: self.files.clone(),
             node_name: Node::N1.name().to_owned(),
@@ -84,10 +93,14 @@ impl Stage {
             max_file_bytes: manifests::MAX_FILE_BYTES,
         };
         let mut tracker = Tracker::new();
+        let mut complaints = Vec::new();
         for event in manifests::read_once(config)? {
+            if let Event::Complaints(_, list) = &event {
+                complaints.extend(list.iter().cloned());
+            }
             tracker.apply(event);
         }
-        Ok(tracker.snapshot())
+        Ok((tracker.snapshot(), complaints))
     }
 
     /// A pod with an echo server for every endpoint with an address of the lab's plan.
