@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use crate::{EndpointSlice, Node, Service, ServiceName, SliceName};
 
 /// Kind, namespace and name of an object, for messages. Text from outside is kept as it came: whoever prints it
-/// to a terminal, a page or a metric escapes it (`Display` here does, with Rust's escapes for control characters).
+/// to a terminal, a page or a metric escapes it (`Display` here does, see [`Printable`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// `Service`, `EndpointSlice`, `Node`, `file`…
@@ -40,11 +40,11 @@ impl From<&SliceName> for ObjectName {
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.kind.escape_debug())?;
+        write!(f, "{} ", Printable(&self.kind))?;
         if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace.escape_debug())?;
+            write!(f, "{}/", Printable(&self.namespace))?;
         }
-        write!(f, "{}", self.name.escape_debug())
+        write!(f, "{}", Printable(&self.name))
     }
 }
 
@@ -59,7 +59,7 @@ pub struct Complaint {
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.object, self.problem.escape_debug())
+        write!(f, "{}: {}", self.object, Printable(&self.problem))
     }
 }
 
@@ -89,4 +89,31 @@ pub enum Event {
     ServiceCidrs(Vec<IpNet>),
     /// All complaints about one object; an empty list clears what was said of it before.
     Complaints(ObjectName, Vec<Complaint>),
+}
+
+/// Text from outside, for a terminal or a log: everything that could move the cursor, end the line or turn the direction
+/// of writing is shown as an escape; quotes and letters of any language stay.
+pub struct Printable<'a>(pub &'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            let is_harmless = matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1;
+            if is_harmless { write!(f, "{c}")? } else { write!(f, "{}", c.escape_debug())? }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_cannot_drive_a_terminal() {
+        let object = ObjectName::new("Service", "ns", "a\u{1b}[2J\nb");
+        let complaint = Complaint { object, problem: "port 'x' of \u{202e}naïve".into() };
+        let shown = r"Service ns/a\u{1b}[2J\nb: port 'x' of \u{202e}naïve";
+        assert_eq!(complaint.to_string(), shown);
+    }
 }

@@ -21,7 +21,7 @@ mod tracker;
 
 pub use address::{Family, Protocol};
 pub use changes::{Changes, PortKey, Snapshot};
-pub use event::{Complaint, Event, ObjectName};
+pub use event::{Complaint, Event, ObjectName, Printable};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;
 pub use object::{EndpointSlice, Port, Service, ServiceType, SliceEndpoint, SlicePort, TrafficPolicy};

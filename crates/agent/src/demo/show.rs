@@ -96,7 +96,7 @@ fn cells(outcome: &Outcome) -> [String; 6] {
     }
     let seen: Vec<String> = outcome.seen.iter().map(ToString::to_string).collect();
     [
-        row.service.escape_debug().to_string(),
+        switchyard_model::Printable(&row.service).to_string(),
         row.kind.to_owned(),
         from.to_owned(),
         format!("{}/{}", row.to, row.protocol),
