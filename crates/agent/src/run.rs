@@ -58,7 +58,8 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         let planner = Planner::new(mode, Book::new(settings));
         let handle = runtime.handle().clone();
         let ports = ServiceHealth::new(program.family(), handle, health.clone(), &node_name, addresses);
-        FamilySync::new(program.family(), IptablesMode::new(program.clone(), planner), ports)
+        let mode = IptablesMode::new(program.clone(), planner);
+        FamilySync::new(program.family(), Box::new(mode), ports)
     });
     let families_sync: Vec<FamilySync> = syncs.collect();
     allow_loopback_node_ports(&families_sync)?;

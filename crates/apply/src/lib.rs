@@ -10,9 +10,12 @@
 
 pub mod flows;
 pub mod iptables;
+pub mod report;
 pub mod sysctl;
 
+mod mode;
 mod next_step;
 mod printable;
 
+pub use mode::Mode;
 pub use next_step::NextStep;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use switchyard_apply::Mode;
 use switchyard_apply::iptables::mode::{IptablesMode, NFT_BATCH};
 use switchyard_apply::iptables::{Iptables, Limits, Table, Variant};
 use switchyard_model::Family;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use switchyard_apply::flows;
-use switchyard_apply::iptables::mode::{IptablesMode, Kind, Progress, Report};
+use switchyard_apply::report::{Kind, Progress, Report};
+use switchyard_apply::{Mode, flows};
 use switchyard_model::{Family, ServiceName};
 use switchyard_netlink::conntrack::Conntrack;
 use switchyard_netlink::route::Routes;
@@ -35,7 +35,7 @@ enum HealthPorts {
 /// See the module.
 pub struct FamilySync {
     family: Family,
-    mode: IptablesMode,
+    mode: Box<dyn Mode>,
     health_ports: ServiceHealth,
     health_state: HealthPorts,
     conntrack: Option<Conntrack>,
@@ -49,7 +49,7 @@ pub struct FamilySync {
 
 impl FamilySync {
     /// Nothing written yet.
-    pub fn new(family: Family, mode: IptablesMode, health_ports: ServiceHealth) -> Self {
+    pub fn new(family: Family, mode: Box<dyn Mode>, health_ports: ServiceHealth) -> Self {
         Self {
             family,
             mode,

@@ -9,7 +9,6 @@
 //! - Leaves are written before jumps to them, and deleted after: live flows are valid between any two writes.
 
 mod culprit;
-mod report;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,12 +20,11 @@ use switchyard_plan::iptables::planner::{Planner, RuleCounts, Step};
 use switchyard_plan::iptables::restore::Restore;
 use switchyard_plan::settings::Settings;
 
-pub use report::{Failure, Kind, Progress, Refused, Report, Written};
-
 use super::canary;
 use super::save::{self, Detail};
 use super::{Iptables, Jump, Position, RestoreOptions, Table, Variant};
-use crate::NextStep;
+use crate::report::{Failure, Kind, Progress, Refused, Report};
+use crate::{Mode, NextStep};
 
 /// Service ports per transaction of the nft variant, whose time is quadratic in the chains of one transaction.
 /// Found by `make bench`; see `docs/adr/0003-bounded-batches.md`.
@@ -78,62 +76,6 @@ impl IptablesMode {
     /// The programs that write.
     pub fn programs(&self) -> &Iptables {
         &self.programs
-    }
-
-    /// What should be served.
-    pub fn book(&self) -> &Book {
-        self.planner.book()
-    }
-
-    /// What the kernel holds.
-    pub fn counts(&self) -> RuleCounts {
-        self.planner.counts()
-    }
-
-    /// Replaces facts and wishes; the next sync is a full one if they differ.
-    pub fn settle(&mut self, settings: Settings) {
-        if *self.book().settings() != settings {
-            self.planner.book_mut().settle(settings);
-            self.kernel = Kernel::Unknown;
-        }
-    }
-
-    /// Somebody else changed our rules: the next sync is a full one.
-    pub fn distrust(&mut self) {
-        self.kernel = Kernel::Unknown;
-    }
-
-    /// True if the next sync will be a full one even without changes.
-    pub fn needs_full_sync(&self, now: Instant) -> bool {
-        match self.kernel {
-            Kernel::Unknown => true,
-            // A large cluster is too dear to be written again for nothing; kube-proxy 1.36.1 skips it too.
-            Kernel::Known(since) => {
-                now.saturating_duration_since(since) >= FULL_SYNC_PERIOD && !self.planner.is_large()
-            }
-        }
-    }
-
-    /// Brings the kernel to what `changes` ask for.
-    pub fn sync(&mut self, now: Instant, changes: PortChanges, progress: &mut dyn FnMut(Progress)) -> Report {
-        let mut report = Report::new(Kind::Partial);
-        let is_full = self.needs_full_sync(now);
-        // Above half of the cluster, writing all of it is cheaper than the shared chains again and again.
-        let is_most = changes.len() > self.batch && changes.len() > self.book().ports().len() / 2;
-        if is_full || is_most {
-            self.unconfirmed.extend(self.planner.book_mut().update(changes));
-            if is_full && matches!(self.kernel, Kernel::Known(_)) {
-                self.planner.book_mut().readmit();
-            }
-        } else if self.partials(changes, &mut report) || report.failure.is_some() {
-            return self.finish(report);
-        }
-        report.kind = Kind::Full;
-        match self.full(&mut report, progress) {
-            Ok(()) => self.kernel = Kernel::Known(now),
-            Err(failure) => report.failure = Some(failure),
-        }
-        self.finish(report)
     }
 
     fn finish(&mut self, mut report: Report) -> Report {
@@ -259,5 +201,57 @@ impl IptablesMode {
         let text = self.programs.save(Table::Nat)?;
         let saved = save::parse(&text, Table::Nat, Detail::Chains).ok_or(Failure::Unreadable)?;
         Ok(saved.chains.keys().map(|name| (*name).to_owned()).collect())
+    }
+}
+
+impl Mode for IptablesMode {
+    fn book(&self) -> &Book {
+        self.planner.book()
+    }
+
+    fn counts(&self) -> RuleCounts {
+        self.planner.counts()
+    }
+
+    fn settle(&mut self, settings: Settings) {
+        if *self.book().settings() != settings {
+            self.planner.book_mut().settle(settings);
+            self.kernel = Kernel::Unknown;
+        }
+    }
+
+    fn distrust(&mut self) {
+        self.kernel = Kernel::Unknown;
+    }
+
+    fn needs_full_sync(&self, now: Instant) -> bool {
+        match self.kernel {
+            Kernel::Unknown => true,
+            // A large cluster is too dear to be written again for nothing; kube-proxy 1.36.1 skips it too.
+            Kernel::Known(since) => {
+                now.saturating_duration_since(since) >= FULL_SYNC_PERIOD && !self.planner.is_large()
+            }
+        }
+    }
+
+    fn sync(&mut self, now: Instant, changes: PortChanges, progress: &mut dyn FnMut(Progress)) -> Report {
+        let mut report = Report::new(Kind::Partial);
+        let is_full = self.needs_full_sync(now);
+        // Above half of the cluster, writing all of it is cheaper than the shared chains again and again.
+        let is_most = changes.len() > self.batch && changes.len() > self.book().ports().len() / 2;
+        if is_full || is_most {
+            self.unconfirmed.extend(self.planner.book_mut().update(changes));
+            if is_full && matches!(self.kernel, Kernel::Known(_)) {
+                self.planner.book_mut().readmit();
+            }
+        } else if self.partials(changes, &mut report) || report.failure.is_some() {
+            return self.finish(report);
+        }
+        report.kind = Kind::Full;
+        match self.full(&mut report, progress) {
+            Ok(()) => self.kernel = Kernel::Known(now),
+            Err(failure) => report.failure = Some(failure),
+        }
+        self.finish(report)
     }
 }

@@ -7,9 +7,9 @@
 use switchyard_model::ServicePortName;
 use switchyard_plan::iptables::planner::Planner;
 
-use super::Report;
 use crate::NextStep;
 use crate::iptables::{Iptables, RestoreError, RestoreOptions};
+use crate::report::Report;
 
 /// The first service port that is refused by itself, and the refusal.
 pub(super) fn find(

@@ -60,14 +60,14 @@ impl Failure {
     }
 
     /// The refused line of the input, counted from 1.
-    pub(super) fn line(&self) -> Option<usize> {
+    pub(crate) fn line(&self) -> Option<usize> {
         match self {
             Self::Restore(error) => error.line(),
             _ => None,
         }
     }
 
-    pub(super) fn is_timeout(&self) -> bool {
+    pub(crate) fn is_timeout(&self) -> bool {
         matches!(self, Self::Restore(RestoreError::Timeout { .. }))
     }
 }
@@ -105,7 +105,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,
             planned: 0,

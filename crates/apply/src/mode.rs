@@ -1,0 +1,31 @@
+//! What every mode offers to the loop.
+
+use std::time::Instant;
+
+use switchyard_plan::book::{Book, PortChanges};
+use switchyard_plan::iptables::RuleCounts;
+use switchyard_plan::settings::Settings;
+
+use crate::report::{Progress, Report};
+
+/// One way to hold the routes of one family in a kernel. Synchronous, and called by one thread only: a network
+/// namespace belongs to a thread, and kernels answer in order.
+pub trait Mode: Send {
+    /// What should be served.
+    fn book(&self) -> &Book;
+
+    /// How much the kernel holds, and how many service ports are silent on this node.
+    fn counts(&self) -> RuleCounts;
+
+    /// Replaces facts and wishes; the next sync is a full one if they differ.
+    fn settle(&mut self, settings: Settings);
+
+    /// Somebody else changed what we wrote: the next sync is a full one.
+    fn distrust(&mut self);
+
+    /// True if the next sync will be a full one even without changes.
+    fn needs_full_sync(&self, now: Instant) -> bool;
+
+    /// Brings the kernel to what `changes` ask for. After a failure the next sync assumes nothing about the kernel.
+    fn sync(&mut self, now: Instant, changes: PortChanges, progress: &mut dyn FnMut(Progress)) -> Report;
+}
