@@ -22,6 +22,10 @@
 
 pub mod base;
 pub mod element;
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod golden;
 pub mod names;
 pub mod ops;
 pub mod planner;

@@ -308,3 +308,6 @@ fn delete_sticky(name: &ServicePortName, old: &Needs, new: &Needs, ops: &mut Vec
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
