@@ -128,6 +128,9 @@ impl Nft {
     }
 
     /// The elements of a set or map, in no order. `each` sees them one by one, also those of a dump that ends in an error.
+    ///
+    /// Cost: the kernel starts over for every 32 KiB that it tells, so the time grows with the square of the set. Measured: 60,000
+    /// elements take 0.13 s, 300,000 take 5 s.
     pub fn elements(
         &mut self,
         table: &TableId,

@@ -44,8 +44,14 @@ pub enum CommitError {
     #[error("the ruleset was changed by another program since it was read; read it again")]
     Raced,
     /// The kernel refused operations. The first is the one to look at: later ones may fail because of it.
-    #[error("the kernel refused the transaction: {}", told(.0))]
-    Refused(Refusals),
+    #[error("the kernel refused the transaction: {}", told(.refusals))]
+    Refused {
+        /// Which, and why.
+        refusals: Refusals,
+        /// The error number of the first.
+        #[source]
+        errno: Errno,
+    },
     /// The batch is too large to be sent at once: split it.
     #[error("the kernel does not take a transaction of {bytes} bytes at once; split it")]
     TooLarge {
@@ -94,8 +100,7 @@ impl CommitError {
     /// The error number, if the kernel gave one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Refused(refusals) => Some(refusals.first.errno),
-            Self::TooLarge { errno, .. } => Some(*errno),
+            Self::Refused { errno, .. } | Self::TooLarge { errno, .. } => Some(*errno),
             Self::Socket(error) => error.errno(),
             Self::Raced | Self::Unencodable { .. } | Self::Unknown => None,
         }
@@ -103,14 +108,14 @@ impl CommitError {
 }
 
 fn told(refusals: &Refusals) -> String {
-    let Refusal { operation, errno, extack } = refusals.first();
+    let Refusal { operation, extack, .. } = refusals.first();
     let what = operation.as_ref().map_or_else(|| "as a whole".to_owned(), ToString::to_string);
     let why = extack.as_deref().map(|text| format!(" ({text})")).unwrap_or_default();
     let more = match refusals.others.len() {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    format!("{what}: {}{why}{more}", errno.desc())
+    format!("{what}{why}{more}")
 }
 
 impl Nft {
@@ -209,7 +214,10 @@ impl Outcome<'_> {
     fn result(self) -> Result<(), CommitError> {
         let mut refusals = self.refusals.into_iter();
         match refusals.next() {
-            Some(first) => Err(CommitError::Refused(Refusals { first, others: refusals.collect() })),
+            Some(first) => {
+                let errno = first.errno;
+                Err(CommitError::Refused { refusals: Refusals { first, others: refusals.collect() }, errno })
+            }
             None if self.is_acknowledged => Ok(()),
             None => Err(CommitError::Unknown),
         }

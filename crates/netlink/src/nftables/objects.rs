@@ -87,12 +87,24 @@ pub struct Base {
 /// A chain, without its rules.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Chain {
-    /// Its name.
+    /// Its name. A word of the language of `nft`, such as `reject`, can be listed but not loaded again.
     pub name: Arc<str>,
     /// How packets get into it.
     pub attachment: Attachment,
     /// For the reader of a listing.
     pub comment: Option<Comment>,
+}
+
+impl Chain {
+    /// A chain that only rules and maps lead to, without comment.
+    pub fn regular(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), attachment: Attachment::Regular, comment: None }
+    }
+
+    /// A chain that the kernel calls, without comment.
+    pub fn base(name: impl Into<Arc<str>>, base: Base) -> Self {
+        Self { name: name.into(), attachment: Attachment::Base(base), comment: None }
+    }
 }
 
 /// How packets get into a chain.
@@ -121,8 +133,8 @@ pub struct Rule {
 
 impl Rule {
     /// A rule to be added, without comment.
-    pub fn new(chain: &Arc<str>, expressions: Vec<Expression>) -> Self {
-        Self { chain: Arc::clone(chain), expressions, comment: None, handle: None }
+    pub fn new(chain: impl Into<Arc<str>>, expressions: Vec<Expression>) -> Self {
+        Self { chain: chain.into(), expressions, comment: None, handle: None }
     }
 
     /// The same rule without its handle: what it does, for comparison.

@@ -108,7 +108,7 @@ fn add_content(id: &TableId) -> Vec<Batch> {
     }
     for rule in [unmark, reject] {
         let mut batch = Batch::new();
-        batch.add_rule(id, &Rule::new(&"pick-3".into(), rule));
+        batch.add_rule(id, &Rule::new("pick-3", rule));
         batches.push(batch);
     }
     let mut delete = [(); 5].map(|()| Batch::new());

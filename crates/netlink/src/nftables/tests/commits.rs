@@ -14,7 +14,7 @@ const V4: Family = Family::V4;
 
 fn refused(result: Result<Committed, CommitError>) -> Refusal {
     match result {
-        Err(CommitError::Refused(refusals)) => refusals.first().clone(),
+        Err(CommitError::Refused { refusals, .. }) => refusals.first().clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -32,9 +32,10 @@ fn a_refusal_names_the_operation_and_the_element() {
 
             let key = |n: u8| Value::EMPTY.address(service(V4, n)).protocol(17).port(53);
             let element = |n: u8, chain: &str| Element::verdict(key(n), goto(chain));
-            let elements = [element(1, "pick-3"), element(2, "pick-3"), element(3, "missing"), element(4, "gone")];
+            let elements =
+                [element(1, "pick-3"), element(2, "pick-3"), element(3, "missing"), element(4, "gone")];
             let mut batch = Batch::new();
-            batch.add_chain(id, &Chain { name: "x".into(), attachment: Attachment::Regular, comment: None });
+            batch.add_chain(id, &Chain::regular("x"));
             let wrong = batch.add_elements(id, "frontends", &elements);
             batch.delete_chain(id, "x");
             let refusal = refused(nft.commit(&batch));
@@ -47,7 +48,7 @@ fn a_refusal_names_the_operation_and_the_element() {
             batch.flush_chain(id, "services");
             batch.delete_chain(id, "pick-3");
             batch.delete_set(id, "nothing");
-            let Err(CommitError::Refused(refusals)) = nft.commit(&batch) else { panic!() };
+            let Err(CommitError::Refused { refusals, .. }) = nft.commit(&batch) else { panic!() };
             let told: Vec<_> = refusals.iter().map(|one| one.operation.clone().unwrap().index.0).collect();
             assert_eq!(told, [1, 2]);
             assert_eq!(refusals.first().errno, Errno::EBUSY);
@@ -56,7 +57,7 @@ fn a_refusal_names_the_operation_and_the_element() {
             batch.delete_table(&TableId::new(V4, "other"));
             let error = nft.commit(&batch).unwrap_err();
             assert_eq!(error.errno(), Some(Errno::ENOENT));
-            let text = "the kernel refused the transaction: delete table \"other\" (operation 0): No such file or directory";
+            let text = "the kernel refused the transaction: delete table \"other\" (operation 0)";
             assert_eq!(error.to_string(), text);
         })
         .unwrap();
@@ -122,8 +123,7 @@ fn everything_that_is_added_can_be_deleted_and_replaced() {
             let handle_in = |nft: &mut Nft, chain: &str| {
                 nft.rules(&id).unwrap().into_iter().find(|rule| *rule.chain == *chain).unwrap().handle
             };
-            let picked =
-                Rule { handle: handle_in(&mut nft, "pick-3"), ..Rule::new(&"pick-3".into(), pick(V4, 2)) };
+            let picked = Rule { handle: handle_in(&mut nft, "pick-3"), ..Rule::new("pick-3", pick(V4, 2)) };
             let slot = Value::EMPTY.address(service(V4, 10)).protocol(6).port(80).number(0);
             let moved = Element::mapped(slot, Value::EMPTY.address(endpoint(V4, 9)).port(9));
             let mut batch = Batch::new();
@@ -235,7 +235,7 @@ fn what_cannot_be_encoded_is_named_and_nothing_is_sent() {
             let id = TableId::new(V4, "t");
             batch.add_table(&Table::new(id.clone()));
             let wrong = batch.add_elements(&id, "s", [&Element::new(Value::new(&[0; 65]))]);
-            batch.add_rule(&id, &Rule::new(&"c".into(), vec![Selector::Protocol.load(R)]));
+            batch.add_rule(&id, &Rule::new("c", vec![Selector::Protocol.load(R)]));
             match nft.commit(&batch) {
                 Err(CommitError::Unencodable { operation, .. }) => assert_eq!(operation, wrong),
                 other => panic!("{other:?}"),

@@ -78,3 +78,39 @@ fn the_same_text_loaded_by_nft_reads_as_the_same_values() {
             .unwrap();
     }
 }
+
+#[test]
+fn the_longest_comments_are_listed_and_what_the_kernel_cannot_keep_is_refused() {
+    let Some(namespace) = namespace_or_skip() else { return };
+    namespace
+        .run(|| {
+            let long = Comment::new(&"x".repeat(200));
+            let id = TableId::new(Family::V4, "t");
+            let mut chain = Chain::regular("c");
+            chain.comment.clone_from(&long);
+            let mut set = Set::new("s", Fields::Type(vec![DataType::Port]), SetData::None);
+            set.comment.clone_from(&long);
+            let element = Element { comment: long.clone(), ..Element::new(Value::EMPTY.port(80)) };
+            let rule = Rule { comment: long.clone(), ..Rule::new("c", vec![Expression::Counter]) };
+            let mut batch = Batch::new();
+            batch.add_table(&Table { comment: long.clone(), ..Table::new(id.clone()) });
+            batch.add_chain(&id, &chain);
+            batch.add_set(&id, &set);
+            batch.add_elements(&id, "s", [&element]);
+            batch.add_rule(&id, &rule);
+            let mut nft = Nft::open().unwrap();
+            nft.commit(&batch).unwrap();
+            let listing = exec("nft", &["list", "ruleset"]);
+            assert_eq!(listing.matches(&format!("comment \"{}\"", "x".repeat(128))).count(), 5, "{listing}");
+            assert_eq!(nft.sets(&id).unwrap(), [set]);
+            assert_eq!(nft.chains(&id).unwrap(), [chain]);
+
+            // The names of many parts and a long comment are more than the kernel keeps for one set.
+            let mut wide = Set::new("w", Fields::Typeof(vec![Selector::Ipv4Source; 7]), SetData::None);
+            wide.comment = long;
+            let mut batch = Batch::new();
+            batch.add_set(&id, &wide);
+            assert!(matches!(nft.commit(&batch), Err(CommitError::Unencodable { .. })));
+        })
+        .unwrap();
+}

@@ -72,7 +72,7 @@ impl Ruleset {
 
     pub(super) fn rule(&mut self, chain: &str, expressions: Vec<Expression>) {
         let chain: Arc<str> = chain.into();
-        self.rules.entry(Arc::clone(&chain)).or_default().push(Rule::new(&chain, expressions));
+        self.rules.entry(Arc::clone(&chain)).or_default().push(Rule::new(chain, expressions));
     }
 }
 
