@@ -230,7 +230,7 @@ pub enum Expression {
 }
 
 impl Expression {
-    /// `to = from & mask`
+    /// `from = from & mask`
     pub fn and(from: Register, mask: u32) -> Self {
         Self::masked(from, mask, 0)
     }
