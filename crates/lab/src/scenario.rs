@@ -16,6 +16,8 @@
 //! flow tcp client -> n1:30080 : reject
 //! ```
 //!
+//! Where nftables mode differs on purpose, its own expectation stands after a bar: `: untouched | nftables reject`.
+//!
 //! What may stand after the colon is in [`Expected`]; the options, which are flags of the agent without their dashes, in
 //! [`OPTIONS`]. A flow to `localhost` is tried in IPv4 only: no mode serves node ports on `::1`.
 
@@ -89,9 +91,28 @@ pub struct Flow {
     pub port: u16,
     /// What must happen.
     pub expected: Expected,
+    /// What must happen in nftables mode instead.
+    pub expected_in_nftables: Option<Expected>,
+}
+
+/// A mode whose answers may differ from those of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// iptables, and every mode that behaves like it.
+    Iptables,
+    /// nftables.
+    Nftables,
 }
 
 impl Flow {
+    /// What must happen in a mode.
+    pub fn expected_in(&self, mode: Mode) -> &Expected {
+        match (mode, &self.expected_in_nftables) {
+            (Mode::Nftables, Some(expected)) => expected,
+            _ => &self.expected,
+        }
+    }
+
     /// The families it is tried in.
     pub fn families(&self) -> &'static [Family] {
         match self.to {

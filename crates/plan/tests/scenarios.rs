@@ -1,5 +1,5 @@
-//! Every scenario of `scenarios/`, on node n1 of the lab's address plan, through both tracers: routes, and iptables rules. No packet is
-//! sent; the lab sends them, with the same files.
+//! Every scenario of `scenarios/`, on node n1 of the lab's address plan, through the tracers: routes, iptables rules and the
+//! nftables ruleset. No packet is sent; the lab sends them, with the same files.
 //!
 //! Steps go through the planner as changes, so what is traced is what incremental planning made of them.
 
@@ -15,14 +15,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use switchyard_lab::scenario::address::Symbol;
-use switchyard_lab::scenario::{Expected, Flow, Scenario, Seen, Step};
+use switchyard_lab::scenario::{Expected, Flow, Mode, Scenario, Seen, Step};
 use switchyard_model::{Event, Family, Tracker};
-use switchyard_plan::book::{Book, of_family};
-use switchyard_plan::iptables::{Config, Planner};
+use switchyard_plan::book::{Book, PortChanges, of_family};
 use switchyard_plan::settings::{
     LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
 };
 use switchyard_plan::trace::{self, Answer, NodeAddresses, Packet, through_routes};
+use switchyard_plan::{iptables, nft};
 
 /// What was tried, and what went wrong.
 #[derive(Default)]
@@ -31,56 +31,93 @@ struct Report {
     failures: Vec<String>,
 }
 
+/// The planner of a mode.
+enum Planner {
+    Iptables(iptables::Planner),
+    Nftables(nft::Planner),
+}
+
+impl Planner {
+    fn new(mode: Mode, settings: Settings) -> Self {
+        let book = Book::new(settings);
+        match mode {
+            Mode::Iptables => Self::Iptables(iptables::Planner::new(iptables::Config::default(), book)),
+            Mode::Nftables => Self::Nftables(nft::Planner::new(nft::Config::default(), book)),
+        }
+    }
+
+    fn change(&mut self, settings: Settings, changes: PortChanges) {
+        match self {
+            Self::Iptables(planner) => {
+                planner.book_mut().settle(settings);
+                planner.partial(changes);
+            }
+            Self::Nftables(planner) => {
+                planner.reset(|book, _| book.settle(settings));
+                planner.partial(changes);
+            }
+        }
+    }
+
+    /// What each tracer says. Routes speak for iptables where the modes differ.
+    fn answers(&self, node: &NodeAddresses, packet: &Packet) -> Vec<(&'static str, Answer)> {
+        match self {
+            Self::Iptables(planner) => vec![
+                ("routes", through_routes(planner.book(), node, packet)),
+                ("iptables", planner.ruleset().trace(node, packet)),
+            ],
+            Self::Nftables(planner) => vec![("nftables", planner.ruleset().trace(node, packet))],
+        }
+    }
+}
+
 #[test]
-fn tracers_agree_with_every_scenario() {
+fn iptables_tracers_agree_with_every_scenario() {
+    run_all("iptables", Mode::Iptables);
+}
+
+#[test]
+fn nftables_tracer_agrees_with_every_scenario() {
+    run_all("nftables", Mode::Nftables);
+}
+
+fn run_all(name: &str, mode: Mode) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let scenarios = Scenario::read_all(&directory).unwrap();
     let mut report = Report::default();
     for scenario in &scenarios {
-        Family::ALL.iter().for_each(|family| run(scenario, *family, &mut report));
+        Family::ALL.iter().for_each(|family| run(scenario, *family, mode, &mut report));
     }
     let Report { flows, failures } = report;
     // Not a print macro: those are held back for tests that pass.
-    let line = format!("tracer: {} scenarios, {flows} flows, {} failed\n", scenarios.len(), failures.len());
+    let line =
+        format!("tracer {name}: {} scenarios, {flows} flows, {} failed\n", scenarios.len(), failures.len());
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     assert!(flows > 0 && failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-fn run(scenario: &Scenario, family: Family, report: &mut Report) {
+fn run(scenario: &Scenario, family: Family, mode: Mode, report: &mut Report) {
     let mut tracker = Tracker::new();
     let mut planner: Option<Planner> = None;
     for step in &scenario.steps {
         tracker.apply(Event::Services(step.objects.model_services(&Family::ALL)));
         tracker.apply(Event::Slices(step.objects.model_slices(&Family::ALL)));
         let changes = of_family(&tracker.take().unwrap().ports, family);
-        let settings = settings(scenario, step, family);
-        let planner =
-            planner.get_or_insert_with(|| Planner::new(Config::default(), Book::new(settings.clone())));
-        planner.book_mut().settle(settings);
-        planner.partial(changes);
+        let settings = settings(scenario, step, family, mode);
+        let planner = planner.get_or_insert_with(|| Planner::new(mode, settings.clone()));
+        planner.change(settings, changes);
         for flow in step.flows.iter().filter(|flow| flow.families().contains(&family)) {
             report.flows += 1;
-            check(scenario, step, flow, planner, &mut report.failures);
-        }
-    }
-}
-
-fn check(scenario: &Scenario, step: &Step, flow: &Flow, planner: &Planner, failures: &mut Vec<String>) {
-    let family = planner.book().settings().family;
-    let node = node_addresses(family);
-    let packet = packet(flow, family);
-    let expected = expected_text(&flow.expected);
-    let answers = [
-        ("routes", through_routes(planner.book(), &node, &packet)),
-        ("iptables", planner.ruleset().trace(&node, &packet)),
-    ];
-    for (tracer, answer) in answers {
-        let got = answer_text(scenario, &answer, family);
-        if got != expected {
-            let (name, line, title) = (&scenario.name, flow.line, &step.title);
-            failures.push(format!(
-                "{name}.txt:{line} {family} {tracer} ({title}): {flow}: expected {expected}, got {got}"
-            ));
+            let expected = expected_text(flow.expected_in(mode));
+            for (tracer, answer) in planner.answers(&node_addresses(family), &packet(flow, family)) {
+                let got = answer_text(scenario, &answer, family);
+                if got != expected {
+                    let (name, line, title) = (&scenario.name, flow.line, &step.title);
+                    report.failures.push(format!(
+                        "{name}.txt:{line} {family} {tracer} ({title}): {flow}: expected {expected}, got {got}"
+                    ));
+                }
+            }
         }
     }
 }
@@ -113,9 +150,13 @@ fn packet(flow: &Flow, family: Family) -> Packet {
     }
 }
 
-fn settings(scenario: &Scenario, step: &Step, family: Family) -> Settings {
+fn settings(scenario: &Scenario, step: &Step, family: Family, mode: Mode) -> Settings {
     let node_ip = ip(Symbol::Node(1), family);
-    let node_ports = match scenario.option("nodeport-addresses", "") {
+    let default = match mode {
+        Mode::Iptables => "",
+        Mode::Nftables => "primary",
+    };
+    let node_ports = match scenario.option("nodeport-addresses", default) {
         "" => NodePortAddresses::All,
         "primary" => NodePortAddresses::Only(vec![node_ip]),
         other => panic!("{}: nodeport-addresses={other} is not known here", scenario.name),

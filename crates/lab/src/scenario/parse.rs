@@ -203,7 +203,7 @@ fn remove(objects: &mut Objects, text: &str) -> Parsed<()> {
     }
 }
 
-/// `PROTO FROM -> TO:PORT : EXPECTED`.
+/// `PROTO FROM -> TO:PORT : EXPECTED [| nftables EXPECTED]`.
 fn flow(line: usize, text: &str) -> Parsed<Flow> {
     const FORM: &str = "`flow PROTO FROM -> TO:PORT : EXPECTED` expected";
     let (who, expected) = text.split_once(" : ").ok_or(FORM)?;
@@ -211,7 +211,21 @@ fn flow(line: usize, text: &str) -> Parsed<Flow> {
     let (proto, from) = left.trim().split_once(char::is_whitespace).ok_or(FORM)?;
     let (to, port) = at(to.trim())?;
     let from = Symbol::parse(from.trim()).ok_or("unknown address symbol")?;
-    Ok(Flow { line, protocol: protocol(proto)?, from, to, port, expected: expectation(expected.trim())? })
+    let (expected, other) =
+        expected.split_once('|').map_or((expected, None), |(all, some)| (all, Some(some)));
+    let in_nftables = |text: &str| {
+        let expected = text.trim().strip_prefix("nftables ").ok_or("`| nftables EXPECTED` expected")?;
+        expectation(expected.trim())
+    };
+    Ok(Flow {
+        line,
+        protocol: protocol(proto)?,
+        from,
+        to,
+        port,
+        expected: expectation(expected.trim())?,
+        expected_in_nftables: other.map(in_nftables).transpose()?,
+    })
 }
 
 fn expectation(text: &str) -> Parsed<Expected> {
@@ -261,6 +275,19 @@ mod tests {
         assert_eq!(expectation("http 503"), Ok(Expected::Http(503)));
         assert_eq!(expectation("drop"), Ok(Expected::Drop));
         assert!(expectation("sticky").is_err() && expectation("http ok").is_err());
+    }
+
+    #[test]
+    fn nftables_may_differ() {
+        use super::super::Mode::{Iptables, Nftables};
+        let one = |text: &str| flow(1, text);
+        let flow = one("tcp n1 -> localhost:1 : n1.1@node | nftables untouched").unwrap();
+        assert!(matches!(flow.expected_in(Iptables), Expected::Pods(_)));
+        assert_eq!(flow.expected_in(Nftables), &Expected::Untouched);
+        let same = one("tcp n1 -> localhost:1 : drop").unwrap();
+        assert_eq!(same.expected_in(Nftables), same.expected_in(Iptables));
+        assert!(one("tcp n1 -> localhost:1 : drop | ipvs drop").is_err());
+        assert!(one("tcp n1 -> localhost:1 : drop | nftables").is_err());
     }
 
     #[test]

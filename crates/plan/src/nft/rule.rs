@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use switchyard_model::Family;
+use switchyard_model::{Family, Protocol};
 
 use super::names::Set;
 
@@ -84,6 +84,8 @@ pub enum Statement {
     New,
     /// `ct status dnat`: the destination was replaced.
     Translated,
+    /// `meta l4proto PROTOCOL`.
+    Protocol(Protocol),
     /// `ip saddr RANGE`.
     SourceIn(Is, IpNet),
     /// `ip daddr RANGE`.
@@ -191,6 +193,7 @@ fn statement(statement: &Statement, family: Family) -> String {
     match statement {
         Statement::New => "ct state new".into(),
         Statement::Translated => "ct status dnat".into(),
+        Statement::Protocol(protocol) => format!("meta l4proto {protocol}"),
         Statement::SourceIn(is, range) => format!("{ip} saddr {}{range}", not(*is)),
         Statement::DestinationIn(is, range) => format!("{ip} daddr {}{range}", not(*is)),
         Statement::Interface(is, name) => format!("iifname {}\"{}\"", not(*is), word(name)),

@@ -79,7 +79,12 @@ fn endpoint_name(name: &ServicePortName, endpoint: SocketAddr) -> String {
 }
 
 fn endpoint_chain(name: &ServicePortName, endpoint: SocketAddr, seconds: u32) -> Chain {
-    let rule = Rule::new([Statement::Remember(clients(name, endpoint, seconds)), Statement::Dnat(endpoint)]);
+    let rule = Rule::new([
+        // Says nothing new, but without it nft could not read back what it lists.
+        Statement::Protocol(name.protocol),
+        Statement::Remember(clients(name, endpoint, seconds)),
+        Statement::Dnat(endpoint),
+    ]);
     Chain { name: endpoint_name(name, endpoint), base: None, rules: vec![rule] }
 }
 

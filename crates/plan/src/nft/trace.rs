@@ -272,6 +272,7 @@ impl<'a> Walk<'a> {
         let source = self.packet.source;
         match condition {
             Statement::Translated => self.is_translated,
+            Statement::Protocol(protocol) => self.packet.protocol == *protocol,
             Statement::SourceIn(is, range) => holds(*is, range.contains(&source)),
             Statement::DestinationIn(is, range) => holds(*is, range.contains(&self.destination.ip())),
             Statement::Interface(is, name) => holds(*is, self.comes_in_on(name)),

@@ -28,7 +28,7 @@ fn endpoint(i: usize) -> Endpoint {
     let [a, b] = u16::try_from(i).unwrap().to_be_bytes();
     let at = format!(
         "svc a/x tcp 10.96.0.1:80\nep 10.1.{a}.{b}:80 @{}",
-        if i % 3 == 0 { "here" } else { "there" }
+        if i.is_multiple_of(3) { "here" } else { "there" }
     );
     World::new(Family::V4, &at).ports[0].endpoints[0].clone()
 }

@@ -70,6 +70,24 @@ fn a_pod_that_reaches_itself_is_masqueraded() {
     check(LOCAL, ("10.1.0.1", "cali1"), "10.96.0.1", 80, "10.1.0.1:8080* 10.1.1.1:8080");
 }
 
+/// Endpoints of other nodes are not in the set of hairpins: their packets do not come here, as a rule. Routes, and
+/// iptables mode, would masquerade this one.
+#[test]
+fn a_pod_of_another_node_that_reaches_itself_keeps_its_address() {
+    for family in Family::ALL {
+        let world = World::new(family, LOCAL);
+        let (planner, node) = (Planner::new(config(family), world.book()), node_addresses(family));
+        let cidr = "svc a/x tcp 10.96.0.1:80\nep 10.1.1.1:8080 @there";
+        let world = World::new(family, &format!("node detector=cidr:10.1.0.0/16\n{cidr}"));
+        let remote = Planner::new(config(family), world.book());
+        let packet = packet(family, ("10.1.1.1", "eth0"), "10.96.0.1", Protocol::Tcp, 80);
+        assert_eq!(show(remote.ruleset().trace(&node, &packet)), "10.1.1.1:8080");
+        assert_eq!(show(through_routes(remote.book(), &node, &packet)), "10.1.1.1:8080*");
+        // Not told apart from outside clients: masqueraded anyway.
+        assert_eq!(show(planner.ruleset().trace(&node, &packet)), "10.1.0.1:8080* 10.1.1.1:8080*");
+    }
+}
+
 #[test]
 fn refusals_reach_the_node_itself() {
     let text = "svc shop/web tcp 10.96.0.1:80 node=30080 ext=203.0.113.1";
