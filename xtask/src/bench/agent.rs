@@ -109,7 +109,7 @@ fn one_change(seen: &Seen) -> [Measured; 2] {
 
 fn watch(program: &Path, services: u32, progress: &mut Progress) -> Result<Seen> {
     progress.step(&format!("agent with {services} Services: first sync"));
-    let manifests = Manifests::write(services)?;
+    let mut manifests = Manifests::write(services)?;
     let lab = Lab::new().context("cannot make the lab; run as root")?;
     let node = lab.node(Node::N1);
     let logs = tempfile::tempdir()?;
@@ -131,7 +131,7 @@ fn watch(program: &Path, services: u32, progress: &mut Progress) -> Result<Seen>
     let mut changes = Vec::new();
     let mut times = Vec::new();
     for change in 1..=CHANGES {
-        let (counted, time) = change_one(node, &manifests, services / (CHANGES + 1) * change)?;
+        let (counted, time) = change_one(node, &mut manifests, services / (CHANGES + 1) * change)?;
         changes.push(counted);
         times.push(time);
         thread::sleep(SETTLE);
@@ -151,7 +151,7 @@ fn watch(program: &Path, services: u32, progress: &mut Progress) -> Result<Seen>
 }
 
 /// Changes one endpoint and waits for the commit; how many service ports were planned and lines written, and the time.
-fn change_one(node: &Host, manifests: &Manifests, service: u32) -> Result<((f64, f64), Duration)> {
+fn change_one(node: &Host, manifests: &mut Manifests, service: u32) -> Result<((f64, f64), Duration)> {
     let before = metrics(node)?;
     manifests.replace_endpoint(service)?;
     let begin = Instant::now();

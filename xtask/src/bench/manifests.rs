@@ -1,5 +1,6 @@
 //! The made-up cluster of [`super::cluster`] as files: Lists of Services and EndpointSlices in JSON.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -17,14 +18,16 @@ const PER_FILE: u32 = 500;
 pub(super) struct Manifests {
     directory: TempDir,
     services: u32,
+    /// Services with a replaced endpoint. They stay changed, or a second change in a file would undo the first.
+    changed: BTreeSet<u32>,
 }
 
 impl Manifests {
     pub(super) fn write(services: u32) -> Result<Self> {
         let directory = TempDir::with_prefix("switchyard-bench-")?;
-        let manifests = Self { directory, services };
+        let manifests = Self { directory, services, changed: BTreeSet::new() };
         for first in (0..services).step_by(PER_FILE as usize) {
-            manifests.replace(first, None)?;
+            manifests.put(first)?;
         }
         Ok(manifests)
     }
@@ -34,14 +37,15 @@ impl Manifests {
     }
 
     /// Replaces one endpoint of a Service: the file that holds it is renamed into place.
-    pub(super) fn replace_endpoint(&self, service: u32) -> Result<()> {
-        self.replace(service / PER_FILE * PER_FILE, Some(service))
+    pub(super) fn replace_endpoint(&mut self, service: u32) -> Result<()> {
+        self.changed.insert(service);
+        self.put(service / PER_FILE * PER_FILE)
     }
 
-    fn replace(&self, first: u32, changed: Option<u32>) -> Result<()> {
+    fn put(&self, first: u32) -> Result<()> {
         let range = first..self.services.min(first + PER_FILE);
         let items: Vec<Value> =
-            range.flat_map(|index| [service(index), slice(index, changed == Some(index))]).collect();
+            range.flat_map(|index| [service(index), slice(index, self.changed.contains(&index))]).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         let target = self.path().join(format!("services-{first:05}.json"));
         let hidden: PathBuf = self.path().join(".new");
