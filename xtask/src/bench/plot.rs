@@ -34,9 +34,9 @@ pub(super) fn svg(curve: &Curve) -> String {
     );
     plot.axes(curve, &mut out);
     let single = curve.points.iter().map(|p| (p.services, p.one_transaction_seconds)).collect();
-    plot.line(single, "#c0392b", "one transaction", &mut out);
+    plot.line(&single, "#c0392b", "one transaction", &mut out);
     let batches = curve.points.iter().map(|p| (p.services, p.in_batches_seconds)).collect();
-    plot.line(batches, "#1f618d", &format!("batches of {}", curve.batch), &mut out);
+    plot.line(&batches, "#1f618d", &format!("batches of {}", curve.batch), &mut out);
     out.push_str("</svg>\n");
     out
 }
@@ -85,7 +85,7 @@ impl Plot {
         );
     }
 
-    fn line(&self, points: Vec<(u32, f64)>, colour: &str, name: &str, out: &mut String) {
+    fn line(&self, points: &[(u32, f64)], colour: &str, name: &str, out: &mut String) {
         let places: Vec<(f64, f64)> = points.iter().map(|(n, s)| (self.x(*n), self.y(*s))).collect();
         let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
