@@ -33,9 +33,10 @@ pub(super) fn svg(curve: &Curve) -> String {
         r#"<text x="{LEFT}" y="20" font-size="14">First sync through iptables-nft: seconds by number of Services</text>"#
     );
     plot.axes(curve, &mut out);
-    let single = curve.points.iter().map(|p| (p.services, p.one_transaction_seconds)).collect();
+    let single: Vec<(u32, f64)> =
+        curve.points.iter().map(|p| (p.services, p.one_transaction_seconds)).collect();
     plot.line(&single, "#c0392b", "one transaction", &mut out);
-    let batches = curve.points.iter().map(|p| (p.services, p.in_batches_seconds)).collect();
+    let batches: Vec<(u32, f64)> = curve.points.iter().map(|p| (p.services, p.in_batches_seconds)).collect();
     plot.line(&batches, "#1f618d", &format!("batches of {}", curve.batch), &mut out);
     out.push_str("</svg>\n");
     out
