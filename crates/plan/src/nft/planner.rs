@@ -19,6 +19,8 @@ use super::slots::Slots;
 use crate::book::{Book, PortChanges, Replaced};
 use crate::settings::NodePortAddresses;
 
+mod repair;
+
 /// What a partial sync writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partial {

@@ -13,6 +13,7 @@ use crate::settings::Settings;
 use crate::testing::packets::packets;
 use crate::testing::{World, all, arbitrary, node_addresses};
 
+mod adoption;
 mod counts;
 mod passing;
 

@@ -1,0 +1,176 @@
+//! From whatever the kernel holds to the whole ruleset: the first write, adoption of what an earlier run left, repair
+//! after somebody else's changes, and what follows a refused transaction.
+//!
+//! In: the ruleset that was read back. Out: only what differs, in an order that the kernel takes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
+
+use switchyard_model::ServicePortName;
+
+use super::{Planner, Ruleset, everybodys, of};
+use crate::nft::base::Chain;
+use crate::nft::element::{Data, Key, Place};
+use crate::nft::names::Set;
+use crate::nft::ops::{Change, Op};
+use crate::nft::rule::{Statement, Verdict};
+use crate::nft::slots::Slots;
+use crate::nft::sticky::ClientSet;
+use crate::route::FrontendAddress;
+
+/// Whose each object of the ruleset is.
+#[derive(Default)]
+struct Owners<'a> {
+    places: HashMap<Place, &'a ServicePortName>,
+    names: HashMap<String, &'a ServicePortName>,
+}
+
+impl Planner {
+    /// Takes the slots over that an earlier run left, so that [`Self::repair`] moves as few endpoints as possible.
+    pub fn adopt(&mut self, held: &Ruleset) {
+        for port in self.book.ports().values() {
+            let protocol = port.name.protocol;
+            // All frontends of a port agree, but each has only the slots that it needs.
+            let mut found: BTreeMap<u16, SocketAddr> = BTreeMap::new();
+            // Only its own: where it lost a frontend, the slots are another Service's.
+            for frontend in self.book.routes(port).routes.iter().map(|route| route.frontend) {
+                let number = frontend.port;
+                found.extend(match frontend.address {
+                    FrontendAddress::Ip(ip) => {
+                        slots(held, Set::Slots, |slot| Key::Slot(ip, protocol, number, slot))
+                    }
+                    FrontendAddress::Node(_) => {
+                        slots(held, Set::NodePortSlots, |slot| Key::NodePortSlot(protocol, number, slot))
+                    }
+                });
+            }
+            if !found.is_empty() {
+                self.slots.insert(port.name.clone(), Slots::left_behind(found));
+            }
+        }
+        self.recount();
+    }
+
+    /// The first write, where there is no table.
+    pub fn everything(&self) -> Vec<Op> {
+        let sets = Set::ALL.into_iter().map(Change::AddSet);
+        let mut ops: Vec<Op> = [Change::AddTable].into_iter().chain(sets).map(everybodys).collect();
+        ops.extend(self.repair(&Ruleset::default()));
+        ops
+    }
+
+    /// What turns the ruleset that the kernel holds into the one that is wanted; the shared sets must exist.
+    pub fn repair(&self, held: &Ruleset) -> Vec<Op> {
+        let wanted = self.ruleset();
+        let owners = self.owners();
+        let mut ops = Vec::new();
+        for (name, seconds) in wanted.clients.iter().filter(|(name, _)| !held.clients.contains_key(*name)) {
+            let set = ClientSet { name: name.clone(), seconds: *seconds };
+            ops.push(owners.named(name, Change::AddClients(set)));
+        }
+        write_chains(held, &wanted, &owners, &mut ops);
+        for (place, data) in &held.elements {
+            if wanted.elements.get(place) != Some(data) {
+                ops.push(everybodys(Change::DeleteElement(*place)));
+            }
+        }
+        for (place, data) in &wanted.elements {
+            if held.elements.get(place) != Some(data) {
+                let change = Change::AddElement(*place, data.clone());
+                ops.push(Op { change, owner: owners.places.get(place).map(|name| (*name).clone()) });
+            }
+        }
+        let gone: BTreeMap<&String, &Chain> =
+            held.chains.iter().filter(|(name, _)| !wanted.chains.contains_key(*name)).collect();
+        let callers_first = callees_first(&gone).into_iter().rev();
+        ops.extend(callers_first.map(|chain| everybodys(Change::DeleteChain(chain.name.clone()))));
+        for name in held.clients.keys().filter(|name| !wanted.clients.contains_key(*name)) {
+            ops.push(everybodys(Change::DeleteClients(name.clone())));
+        }
+        ops
+    }
+
+    fn owners(&self) -> Owners<'_> {
+        let mut owners = Owners::default();
+        for (name, port) in self.book.ports() {
+            let needs = self.needs(port);
+            owners.places.extend(needs.elements.into_keys().map(|place| (place, name)));
+            owners.names.extend(needs.sticky.sets.into_iter().map(|set| (set.name, name)));
+            owners.names.extend(needs.sticky.chains.into_iter().map(|chain| (chain.name, name)));
+        }
+        owners
+    }
+}
+
+impl Owners<'_> {
+    fn named(&self, object: &str, change: Change) -> Op {
+        match self.names.get(object) {
+            Some(owner) => of(owner, change),
+            None => everybodys(change),
+        }
+    }
+}
+
+/// The slots of one frontend.
+fn slots(held: &Ruleset, set: Set, key: impl Fn(u16) -> Key) -> Vec<(u16, SocketAddr)> {
+    let at = |slot| Place { set, key: key(slot) };
+    let slot = |(place, data): (&Place, &Data)| match (place.key, data) {
+        (Key::Slot(.., slot) | Key::NodePortSlot(.., slot), Data::Endpoint(at)) => Some((slot, *at)),
+        _ => None,
+    };
+    held.elements.range(at(0)..=at(u16::MAX)).filter_map(slot).collect()
+}
+
+/// New chains, each before those that lead to it; then the rules of chains that differ.
+fn write_chains(held: &Ruleset, wanted: &Ruleset, owners: &Owners<'_>, ops: &mut Vec<Op>) {
+    let new: BTreeMap<&String, &Chain> =
+        wanted.chains.iter().filter(|(name, _)| !held.chains.contains_key(*name)).collect();
+    for chain in callees_first(&new) {
+        ops.push(owners.named(&chain.name, Change::AddChain(chain.clone())));
+    }
+    for chain in wanted.chains.values() {
+        match held.chains.get(&chain.name) {
+            Some(old) if old.base != chain.base => {
+                // A base chain cannot move to another hook; nothing leads to it, so it can be made anew.
+                ops.push(everybodys(Change::DeleteChain(chain.name.clone())));
+                ops.push(everybodys(Change::AddChain(chain.clone())));
+            }
+            Some(old) if old.rules != chain.rules => {
+                ops.push(owners.named(&chain.name, Change::ReplaceRules(chain.clone())));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Chains of a group, each before those of the group that lead to it.
+fn callees_first<'a>(group: &BTreeMap<&String, &'a Chain>) -> Vec<&'a Chain> {
+    let mut ordered = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for chain in group.values() {
+        // What the kernel holds may lead anywhere, so there is a list of what is left to do instead of recursion.
+        let mut open: Vec<(&Chain, bool)> = vec![(chain, false)];
+        while let Some((chain, are_callees_done)) = open.pop() {
+            if are_callees_done {
+                ordered.push(chain);
+            } else if seen.insert(&chain.name) {
+                open.push((chain, true));
+                open.extend(callees(chain).filter_map(|name| Some((*group.get(name)?, false))));
+            }
+        }
+    }
+    ordered
+}
+
+fn callees(chain: &Chain) -> impl Iterator<Item = &String> {
+    let statements = chain.rules.iter().flat_map(|rule| &rule.statements);
+    let verdicts = statements.flat_map(|statement| match statement {
+        Statement::Verdict(verdict) => std::slice::from_ref(verdict),
+        Statement::RandomVerdict(verdicts) => verdicts,
+        _ => &[],
+    });
+    verdicts.filter_map(|verdict| match verdict {
+        Verdict::Goto(name) | Verdict::Jump(name) => Some(name),
+        Verdict::Drop | Verdict::Return => None,
+    })
+}
