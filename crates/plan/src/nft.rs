@@ -5,7 +5,10 @@
 //!
 //! Per frontend there is one element in a verdict map and one element per endpoint in a map of slots; chains exist per
 //! *shape* (`pick-3`, `pick-3-masq`…) and are shared by all frontends of that shape. Replacing, adding or removing an
-//! endpoint is a constant number of elements. Only sticky Services have chains and sets of their own.
+//! endpoint alters at most five elements per frontend. Only sticky Services have chains and sets of their own.
+//!
+//! [`Planner::partial`] plans changes; [`Planner::adopt`], [`Planner::repair`] and [`Planner::everything`] start from what
+//! the kernel holds. Names of Services never get into the ruleset: where one is needed, it is hashed.
 //!
 //! | module | decides |
 //! |---|---|

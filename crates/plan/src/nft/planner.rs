@@ -104,6 +104,18 @@ impl Planner {
 
     /// The whole ruleset.
     pub fn ruleset(&self) -> Ruleset {
+        let mut ruleset = self.without_ports();
+        for port in self.book.ports().values() {
+            let needs = self.needs(port);
+            ruleset.elements.extend(needs.elements);
+            ruleset.clients.extend(needs.sticky.sets.into_iter().map(|set| (set.name, set.seconds)));
+            ruleset.chains.extend(needs.sticky.chains.into_iter().map(|chain| (chain.name.clone(), chain)));
+        }
+        ruleset
+    }
+
+    /// What is nobody's own: static chains, shapes and the node's addresses.
+    fn without_ports(&self) -> Ruleset {
         let settings = self.book.settings();
         let mut ruleset = Ruleset::default();
         let statics = base::chains(&self.config, settings);
@@ -117,12 +129,6 @@ impl Planner {
             for ip in addresses.iter().filter(is_served) {
                 ruleset.elements.insert(Place { set: Set::NodePortIps, key: Key::Address(*ip) }, Data::None);
             }
-        }
-        for port in self.book.ports().values() {
-            let needs = self.needs(port);
-            ruleset.elements.extend(needs.elements);
-            ruleset.clients.extend(needs.sticky.sets.into_iter().map(|set| (set.name, set.seconds)));
-            ruleset.chains.extend(needs.sticky.chains.into_iter().map(|chain| (chain.name.clone(), chain)));
         }
         ruleset
     }
@@ -144,6 +150,7 @@ impl Planner {
     }
 
     fn settle_slots(&mut self, names: &BTreeSet<ServicePortName>) {
+        let none = Slots::default();
         for name in names {
             let Some(port) = self.book.ports().get(name) else {
                 self.slots.remove(name);
@@ -151,7 +158,7 @@ impl Planner {
                 continue;
             };
             let routes = self.book.routes(port);
-            let settled = self.slots.get(name).cloned().unwrap_or_default().settle(&routes);
+            let settled = self.slots.get(name).unwrap_or(&none).settle(&routes);
             match settled.left_out() {
                 0 => self.left_out.remove(name),
                 some => self.left_out.insert(name.clone(), some),

@@ -115,6 +115,9 @@ impl Slots {
 
     /// Puts as many endpoints as the window has slots: each where it was if that is in the window, else into a gap.
     fn place(&self, window: Window, endpoints: &[SocketAddr]) -> Vec<(u16, SocketAddr)> {
+        if self.placed.is_empty() {
+            return window.slots().zip(endpoints.iter().copied()).collect();
+        }
         let wanted: HashSet<SocketAddr> = endpoints.iter().copied().collect();
         let stays =
             |(slot, endpoint): &&(u16, SocketAddr)| window.contains(*slot) && wanted.contains(endpoint);

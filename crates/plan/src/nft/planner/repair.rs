@@ -3,7 +3,7 @@
 //!
 //! In: the ruleset that was read back. Out: only what differs, in an order that the kernel takes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 
 use switchyard_model::ServicePortName;
@@ -18,11 +18,17 @@ use crate::nft::slots::Slots;
 use crate::nft::sticky::ClientSet;
 use crate::route::FrontendAddress;
 
-/// Whose each object of the ruleset is.
+/// What is wanted, worked out in one pass over all service ports.
 #[derive(Default)]
-struct Owners<'a> {
-    places: HashMap<Place, &'a ServicePortName>,
-    names: HashMap<String, &'a ServicePortName>,
+struct Wanted<'a> {
+    chains: BTreeMap<String, Chain>,
+    clients: BTreeMap<String, u32>,
+    /// Whose a chain or a set of clients is.
+    owners: HashMap<String, &'a ServicePortName>,
+    /// Elements that the kernel holds as they should be.
+    kept: HashSet<Place>,
+    /// Elements that it does not.
+    missing: Vec<Op>,
 }
 
 impl Planner {
@@ -61,25 +67,16 @@ impl Planner {
 
     /// What turns the ruleset that the kernel holds into the one that is wanted; the shared sets must exist.
     pub fn repair(&self, held: &Ruleset) -> Vec<Op> {
-        let wanted = self.ruleset();
-        let owners = self.owners();
+        let wanted = self.wanted(held);
         let mut ops = Vec::new();
         for (name, seconds) in wanted.clients.iter().filter(|(name, _)| !held.clients.contains_key(*name)) {
             let set = ClientSet { name: name.clone(), seconds: *seconds };
-            ops.push(owners.named(name, Change::AddClients(set)));
+            ops.push(wanted.op(name, Change::AddClients(set)));
         }
-        write_chains(held, &wanted, &owners, &mut ops);
-        for (place, data) in &held.elements {
-            if wanted.elements.get(place) != Some(data) {
-                ops.push(everybodys(Change::DeleteElement(*place)));
-            }
-        }
-        for (place, data) in &wanted.elements {
-            if held.elements.get(place) != Some(data) {
-                let change = Change::AddElement(*place, data.clone());
-                ops.push(Op { change, owner: owners.places.get(place).map(|name| (*name).clone()) });
-            }
-        }
+        write_chains(held, &wanted, &mut ops);
+        let gone = held.elements.keys().filter(|place| !wanted.kept.contains(place));
+        ops.extend(gone.map(|place| everybodys(Change::DeleteElement(*place))));
+        ops.extend(wanted.missing);
         let gone: BTreeMap<&String, &Chain> =
             held.chains.iter().filter(|(name, _)| !wanted.chains.contains_key(*name)).collect();
         let callers_first = callees_first(&gone).into_iter().rev();
@@ -90,21 +87,45 @@ impl Planner {
         ops
     }
 
-    fn owners(&self) -> Owners<'_> {
-        let mut owners = Owners::default();
+    fn wanted(&self, held: &Ruleset) -> Wanted<'_> {
+        let everybodys = self.without_ports();
+        let mut wanted = Wanted { chains: everybodys.chains, ..Wanted::default() };
+        for (place, data) in everybodys.elements {
+            wanted.add(held, None, place, data);
+        }
+        let mut shared: HashSet<Place> = HashSet::new();
         for (name, port) in self.book.ports() {
             let needs = self.needs(port);
-            owners.places.extend(needs.elements.into_keys().map(|place| (place, name)));
-            owners.names.extend(needs.sticky.sets.into_iter().map(|set| (set.name, name)));
-            owners.names.extend(needs.sticky.chains.into_iter().map(|chain| (chain.name, name)));
+            for (place, data) in needs.elements {
+                if !place.set.is_shared_by_ports() || shared.insert(place) {
+                    wanted.add(held, Some(name), place, data);
+                }
+            }
+            for set in needs.sticky.sets {
+                wanted.owners.insert(set.name.clone(), name);
+                wanted.clients.insert(set.name, set.seconds);
+            }
+            for chain in needs.sticky.chains {
+                wanted.owners.insert(chain.name.clone(), name);
+                wanted.chains.insert(chain.name.clone(), chain);
+            }
         }
-        owners
+        wanted
     }
 }
 
-impl Owners<'_> {
-    fn named(&self, object: &str, change: Change) -> Op {
-        match self.names.get(object) {
+impl Wanted<'_> {
+    fn add(&mut self, held: &Ruleset, owner: Option<&ServicePortName>, place: Place, data: Data) {
+        if held.elements.get(&place) == Some(&data) {
+            self.kept.insert(place);
+        } else {
+            self.missing.push(Op { change: Change::AddElement(place, data), owner: owner.cloned() });
+        }
+    }
+
+    /// A change of a chain or a set of clients.
+    fn op(&self, object: &str, change: Change) -> Op {
+        match self.owners.get(object) {
             Some(owner) => of(owner, change),
             None => everybodys(change),
         }
@@ -122,11 +143,11 @@ fn slots(held: &Ruleset, set: Set, key: impl Fn(u16) -> Key) -> Vec<(u16, Socket
 }
 
 /// New chains, each before those that lead to it; then the rules of chains that differ.
-fn write_chains(held: &Ruleset, wanted: &Ruleset, owners: &Owners<'_>, ops: &mut Vec<Op>) {
+fn write_chains(held: &Ruleset, wanted: &Wanted<'_>, ops: &mut Vec<Op>) {
     let new: BTreeMap<&String, &Chain> =
         wanted.chains.iter().filter(|(name, _)| !held.chains.contains_key(*name)).collect();
     for chain in callees_first(&new) {
-        ops.push(owners.named(&chain.name, Change::AddChain(chain.clone())));
+        ops.push(wanted.op(&chain.name, Change::AddChain(chain.clone())));
     }
     for chain in wanted.chains.values() {
         match held.chains.get(&chain.name) {
@@ -136,7 +157,7 @@ fn write_chains(held: &Ruleset, wanted: &Ruleset, owners: &Owners<'_>, ops: &mut
                 ops.push(everybodys(Change::AddChain(chain.clone())));
             }
             Some(old) if old.rules != chain.rules => {
-                ops.push(owners.named(&chain.name, Change::ReplaceRules(chain.clone())));
+                ops.push(wanted.op(&chain.name, Change::ReplaceRules(chain.clone())));
             }
             _ => {}
         }
