@@ -46,7 +46,10 @@ pub enum SourceError {
         #[source]
         source: std::io::Error,
     },
-    /// A task of this source ended, which it only does when the runtime shuts down.
-    #[error("a task of the source ended before the source")]
-    Ended(#[source] tokio::task::JoinError),
+    /// The thread that reads manifests could not be started.
+    #[error("cannot start the thread that reads manifests; look for a limit on threads")]
+    Thread(#[source] std::io::Error),
+    /// The thread that reads manifests ended, which it never does by itself.
+    #[error("the thread that reads manifests ended; please report it with the log")]
+    Ended,
 }

@@ -22,6 +22,7 @@ mod watch;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -58,27 +59,45 @@ pub struct Config {
 ///
 /// # Errors
 ///
-/// Only if the runtime shuts down; whatever is wrong with the files becomes complaints.
+/// Only if no thread can be started; whatever is wrong with the files becomes complaints.
 pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> {
     let (notice, mut noticed) = mpsc::channel(1);
-    let mut watches = Watches::new(notice);
-    let mut library = Library::new(config.clone(), sink);
+    let (ask, mut read) = reader(config, sink, notice)?;
     loop {
-        let path = config.path.clone();
-        (watches, library) = tokio::task::spawn_blocking(move || {
-            // First watch, then read: a change in between is noticed, not lost.
-            watches.arm(&path);
-            library.refresh();
-            (watches, library)
-        })
-        .await
-        .map_err(SourceError::Ended)?;
-        let poll = if watches.is_blind() { POLL_BLIND } else { POLL };
+        ask.send(()).map_err(|_| SourceError::Ended)?;
+        let poll = read.recv().await.ok_or(SourceError::Ended)?;
         if tokio::time::timeout(poll, noticed.recv()).await.is_ok() {
             tokio::time::sleep(DEBOUNCE).await;
             while noticed.try_recv().is_ok() {}
         }
     }
+}
+
+/// Reads on request, on one thread of its own, and says how long to wait for a notice afterwards. Always the same
+/// thread, because the allocator keeps what each thread has freed: a pool would keep a copy of everything per thread.
+fn reader(
+    config: Config,
+    sink: Sink,
+    notice: mpsc::Sender<()>,
+) -> Result<(std::sync::mpsc::Sender<()>, mpsc::Receiver<Duration>), SourceError> {
+    let (ask, asked) = std::sync::mpsc::channel();
+    let (done, read) = mpsc::channel(1);
+    let work = move || {
+        let mut watches = Watches::new(notice);
+        let path = config.path.clone();
+        let mut library = Library::new(config, sink);
+        while asked.recv().is_ok() {
+            // First watch, then read: a change in between is noticed, not lost.
+            watches.arm(&path);
+            library.refresh();
+            let poll = if watches.is_blind() { POLL_BLIND } else { POLL };
+            if done.blocking_send(poll).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("manifests".into()).spawn(work).map_err(SourceError::Thread)?;
+    Ok((ask, read))
 }
 
 /// Reads manifests once and returns what [`run`] would have sent first.
