@@ -57,7 +57,7 @@ async fn a_bad_object_is_a_complaint_and_nothing_more() {
     let mut running = Running::on(&server.url);
     let want = [
         "complaints Service : 1",
-        "complaints Service ns/Bad\\\"name: 1",
+        "complaints Service ns/Bad\"name: 1",
         "complaints Service ns/odd: 2",
         "services ns/a ns/odd",
     ];
@@ -65,7 +65,7 @@ async fn a_bad_object_is_a_complaint_and_nothing_more() {
     services.send(line("MODIFIED", service("odd", 6))).expect("open");
     assert_eq!(running.next(2).await, ["complaints Service ns/odd: 0", "service ns/odd"]);
     services.send(line("DELETED", bad)).expect("open");
-    assert_eq!(running.next(1).await, ["complaints Service ns/Bad\\\"name: 0"]);
+    assert_eq!(running.next(1).await, ["complaints Service ns/Bad\"name: 0"]);
     // A good Service that turns headless is gone.
     let mut headless = service("a", 7);
     headless["spec"]["clusterIP"] = json!("None");
