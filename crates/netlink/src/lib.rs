@@ -9,7 +9,7 @@
 //! | [`conntrack`] | flows: list with a filter, delete one |
 //! | [`monitor`] | who changed nf_tables, as it happens |
 //! | [`nfacct`] | named packet counters |
-//! | [`nftables`] | tables that another program left |
+//! | [`nftables`] | tables, chains, rules, sets and elements: transactions and dumps |
 //! | [`route`] | links, addresses, routes |
 //! | [`netns`] | private network namespaces held by a file descriptor |
 //!
