@@ -32,7 +32,8 @@ const STDERR_KEPT: usize = 64 * 1024;
 pub(super) struct Invocation<'a> {
     pub(super) program: &'a Path,
     pub(super) args: Vec<String>,
-    pub(super) input: Option<&'a str>,
+    /// Pieces that are written one after the other.
+    pub(super) input: Option<&'a [&'a str]>,
     pub(super) output: Output,
     pub(super) timeout: Duration,
     pub(super) env: Option<(&'static str, OsString)>,
@@ -93,7 +94,7 @@ impl Invocation<'_> {
 
     fn spawn(&self) -> io::Result<Child> {
         let stdin = match self.input {
-            Some(text) => Stdio::from(memory_file(text)?),
+            Some(pieces) => Stdio::from(memory_file(pieces)?),
             None => Stdio::null(),
         };
         let stdout = match self.output {
@@ -167,9 +168,9 @@ fn end(child: &mut Child) {
     let _reaped = child.wait();
 }
 
-fn memory_file(text: &str) -> io::Result<File> {
+fn memory_file(pieces: &[&str]) -> io::Result<File> {
     let mut file = File::from(memfd_create(c"restore-input", MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(text.as_bytes())?;
+    pieces.iter().try_for_each(|piece| file.write_all(piece.as_bytes()))?;
     file.rewind()?;
     Ok(file)
 }
@@ -221,10 +222,11 @@ mod tests {
         limit: usize,
         timeout: Duration,
     ) -> Result<Finished, NotFinished> {
+        let input = input.map(|text| text.split_at(text.len() / 2)).map(|(one, other)| [one, other]);
         Invocation {
             program: Path::new("/bin/sh"),
             args: vec!["-c".into(), script.into()],
-            input,
+            input: input.as_ref().map(|pieces| pieces.as_slice()),
             output: Output::Keep { limit },
             timeout,
             env: None,

@@ -153,7 +153,7 @@ impl IptablesMode {
         if restore.is_empty() {
             return Ok(());
         }
-        self.programs.restore(&restore.text(), RestoreOptions::default()).map_err(|error| {
+        self.programs.restore_pieces(&restore.pieces(), RestoreOptions::default()).map_err(|error| {
             report.failed_restores += 1;
             Failure::Restore(error)
         })?;

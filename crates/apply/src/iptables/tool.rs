@@ -209,6 +209,11 @@ impl Iptables {
 
     /// Writes restore text without flushing what it does not name. A chain line flushes that chain.
     pub fn restore(&self, input: &str, options: RestoreOptions) -> Result<(), RestoreError> {
+        self.restore_pieces(&[input], options)
+    }
+
+    /// As [`restore`](Self::restore), with input in pieces so that a large one need not be copied together.
+    pub fn restore_pieces(&self, input: &[&str], options: RestoreOptions) -> Result<(), RestoreError> {
         let wait = self.limits.lock_wait.to_string();
         let mut args = ["-w", &wait, "--noflush", "--counters"].map(str::to_owned).to_vec();
         if let Some(table) = options.table {
@@ -228,7 +233,7 @@ impl Iptables {
         if finished.status.success() {
             Ok(())
         } else {
-            Err(RestoreError::failed(&finished, input, &self.lock_file))
+            Err(RestoreError::failed(&finished, &input.concat(), &self.lock_file))
         }
     }
 

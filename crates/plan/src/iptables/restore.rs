@@ -115,18 +115,20 @@ impl Restore {
         self.part(table).deletions += 1;
     }
 
+    /// The input in pieces, in order. For a large cluster it is tens of megabytes, which nobody should copy.
+    pub fn pieces(&self) -> Vec<&str> {
+        let mut pieces = Vec::new();
+        for (opening, part) in [("*filter\n", &self.filter), ("*nat\n", &self.nat)] {
+            if part.lines() > 0 {
+                pieces.extend([opening, &part.chains.text, &part.rules.text, "COMMIT\n"]);
+            }
+        }
+        pieces
+    }
+
     /// The input.
     pub fn text(&self) -> String {
-        let parts = [(Table::Filter, &self.filter), (Table::Nat, &self.nat)];
-        let size: usize = parts.iter().map(|(_, p)| p.chains.text.len() + p.rules.text.len() + 16).sum();
-        let mut text = String::with_capacity(size);
-        for (table, part) in parts.into_iter().filter(|(_, part)| part.lines() > 0) {
-            let _ = writeln!(text, "*{}", table.as_str());
-            text.push_str(&part.chains.text);
-            text.push_str(&part.rules.text);
-            text.push_str("COMMIT\n");
-        }
-        text
+        self.pieces().concat()
     }
 
     /// The service port that a line (counted from 1, as iptables does) belongs to; `None` for shared lines.
