@@ -9,7 +9,7 @@ use switchyard_netlink::nftables;
 use switchyard_netlink::route::Routes;
 
 use crate::flags::{Config, IptablesBackend};
-use crate::run::nftables_tables;
+use crate::run::NFTABLES_TABLES;
 use crate::sync::with_causes;
 
 /// The interface of kube-proxy's ipvs mode.
@@ -34,7 +34,8 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
             }
         }
     }
-    for (family, name) in nftables_tables() {
+    let families = [switchyard_netlink::Family::V4, switchyard_netlink::Family::V6];
+    for (family, name) in families.into_iter().flat_map(|f| NFTABLES_TABLES.map(|name| (f, name))) {
         match nftables::delete_table(family, name) {
             Ok(nftables::Removed::Yes) => {
                 tracing::info!(table = name, ?family, "removed a table of nftables mode")
@@ -73,7 +74,7 @@ fn remove_ipvs_link() -> bool {
 
 /// Both variants, unless the operator named one: an earlier run may have used the other. The legacy one is only
 /// asked where its tables exist, because asking makes the kernel create them.
-fn variants(backend: IptablesBackend) -> Vec<Variant> {
+pub(crate) fn variants(backend: IptablesBackend) -> Vec<Variant> {
     match backend {
         IptablesBackend::Auto => [VariantChoice::Nft, VariantChoice::Legacy]
             .into_iter()

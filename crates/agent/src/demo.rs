@@ -47,7 +47,7 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
     let files = files(flags, scratch.path())?;
     println!("Making two nodes, pods, a router and an outside client as network namespaces...");
-    let mut stage = Stage::build(&files, flags.iptables_backend, scratch.path())?;
+    let mut stage = Stage::build(&files, flags, scratch.path())?;
     println!("Proxies of both nodes have written their rules ({} mode).", flags.mode.as_str());
     let relay = relay::start(stage.node())?;
     let is_terminal = std::io::stdout().is_terminal();

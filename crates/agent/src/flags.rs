@@ -92,7 +92,8 @@ pub struct Flags {
     #[arg(long, value_name = "IP", default_value = "0.0.0.0", help_heading = "Node")]
     pub bind_address: String,
 
-    /// Where node ports answer: local addresses in these CIDRs, or `primary` for the node's own. Without it, everywhere
+    /// Where node ports answer: local addresses in these CIDRs, or `primary` for the node's own. Without it, everywhere; in
+    /// nftables mode, `primary`
     #[arg(long, value_name = "CIDRS", value_delimiter = ',', action = clap::ArgAction::Append, help_heading = "Node")]
     pub nodeport_addresses: Vec<String>,
 
@@ -137,7 +138,7 @@ pub struct Flags {
     )]
     pub pod_interface_name_prefix: String,
 
-    /// How Services are put into the kernel: iptables. Empty means iptables
+    /// How Services are put into the kernel: iptables or nftables. Empty means iptables
     #[arg(long, value_name = "MODE", default_value = "", hide_default_value = true, help_heading = "Rules")]
     pub proxy_mode: String,
 

@@ -17,6 +17,7 @@ use switchyard_netlink::NetlinkError;
 use switchyard_netlink::monitor::{Change, ChangeKind, Monitor, Wake};
 use switchyard_plan::iptables::base::JUMPS;
 use switchyard_plan::iptables::names;
+use switchyard_plan::nft::names::TABLE;
 
 use crate::board::Board;
 use crate::sync::with_causes;
@@ -25,6 +26,8 @@ use crate::sync::with_causes;
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// And this long between two looks.
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
+/// The same for our own tables, which go at once or not at all.
+const TABLE_LOOK: Duration = Duration::from_millis(20);
 /// A listener that fails is opened again after this.
 const REOPEN: Duration = Duration::from_secs(5);
 
@@ -38,6 +41,56 @@ pub fn start(board: &Arc<Board>, programs: Vec<Iptables>, sync_period: Duration)
     let board = board.clone();
     thread::Builder::new().name("canary".into()).spawn(move || poll(&board, &programs, sync_period))?;
     Ok(())
+}
+
+/// Starts guarding our tables of nftables mode. `ports` are those of the sockets that write them.
+pub fn start_nftables(board: &Arc<Board>, ports: Vec<u32>) -> std::io::Result<()> {
+    let board = board.clone();
+    let watch = move || loop {
+        if let Err(error) = watch_tables(&board, &ports) {
+            tracing::warn!(cause = %with_causes(&error), "cannot listen to rule changes; a flush would not be noticed");
+        }
+        thread::sleep(REOPEN);
+    };
+    thread::Builder::new().name("rule-monitor".into()).spawn(watch)?;
+    Ok(())
+}
+
+/// Any change of our tables that we did not make is harm: nobody else has business there.
+fn watch_tables(board: &Board, ports: &[u32]) -> Result<(), NetlinkError> {
+    let mut monitor = Monitor::open()?;
+    let mut harmed = BTreeSet::new();
+    let mut by = None;
+    loop {
+        let patience = if harmed.is_empty() { Duration::from_secs(3600) } else { TABLE_LOOK };
+        if monitor.wait(patience)? == Wake::TimedOut {
+            harmed.retain(|family| board.has_written(*family));
+            if !harmed.is_empty() {
+                board.harm(std::mem::take(&mut harmed), by.take().as_deref().unwrap_or("an unknown program"));
+            }
+            continue;
+        }
+        for change in monitor.read()? {
+            if let Some(family) = foreign(&change, ports) {
+                harmed.insert(family);
+            } else if change.kind == ChangeKind::NewGeneration && !harmed.is_empty() && by.is_none() {
+                by = writer(&change);
+            } else if change.kind == ChangeKind::Overrun {
+                harmed.extend(Family::ALL);
+            }
+        }
+    }
+}
+
+/// The family whose table somebody else changed. The kernel itself (port 0) forgets sticky clients; that is no harm.
+fn foreign(change: &Change, ports: &[u32]) -> Option<Family> {
+    let is_ours = change.port == 0 || ports.contains(&change.port);
+    let family = match change.family {
+        2 => Family::V4,
+        10 => Family::V6,
+        _ => return None,
+    };
+    (change.table.as_deref() == Some(TABLE) && !is_ours).then_some(family)
 }
 
 /// Looks at the canaries for ever.

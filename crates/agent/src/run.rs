@@ -7,15 +7,19 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use switchyard_apply::iptables::mode::IptablesMode;
-use switchyard_apply::iptables::{Iptables, IptablesError, Variant, VariantChoice, family_usable};
+use switchyard_apply::iptables::{
+    Iptables, IptablesError, Variant, VariantChoice, cleanup, family_usable, leftovers,
+};
+use switchyard_apply::nft::mode::NftMode;
 use switchyard_apply::sysctl::Sysctl;
 use switchyard_model::{Family, Node};
 use switchyard_netlink::nfacct::{Accounts, Available};
-use switchyard_netlink::nftables;
+use switchyard_netlink::nftables::{self, Nft};
 use switchyard_netlink::route::Routes;
 use switchyard_plan::book::Book;
 use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
 use switchyard_plan::iptables::{self, Counter, InvalidPackets, Planner};
+use switchyard_plan::nft;
 use switchyard_plan::settings::{LoopbackNodePorts, Settings};
 use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::{Metrics, Mode};
@@ -25,7 +29,7 @@ use switchyard_source::{Sink, SourceError, cluster, manifests};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::board::Board;
-use crate::flags::{Config, IptablesBackend, NodePortRanges, OnBindFailure, Source};
+use crate::flags::{Config, IptablesBackend, Mode as ModeName, NodePortRanges, OnBindFailure, Source};
 use crate::guard;
 use crate::pace::Pace;
 use crate::settings::{health_check_addresses, settings};
@@ -43,44 +47,85 @@ const LOCK_REST: Duration = Duration::from_millis(100);
 /// Runs the proxy. Rules stay in place when it ends.
 pub fn run(config: &Config) -> anyhow::Result<()> {
     let node_name = node_name(config)?;
-    let programs = usable_programs(config.iptables_backend)?;
-    let families: Vec<Family> = programs.iter().map(Iptables::family).collect();
+    let node = Node { name: node_name.as_str().into(), ..Node::default() };
+    let Dataplane { modes, programs, ports } = match config.mode {
+        ModeName::Iptables => iptables_mode(config, &node)?,
+        ModeName::Nftables => nftables_mode(config, &node)?,
+    };
+    let families: Vec<Family> = modes.iter().map(|mode| mode.book().settings().family).collect();
     tell_start(config, &node_name, &programs);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let health = Arc::new(ProxyHealth::new(config.sync_period));
-    let metrics = Arc::new(Metrics::new(Mode::Iptables, &families, env!("CARGO_PKG_VERSION")));
+    let metrics_mode = match config.mode {
+        ModeName::Iptables => Mode::Iptables,
+        ModeName::Nftables => Mode::Nftables,
+    };
+    let metrics = Arc::new(Metrics::new(metrics_mode, &families, env!("CARGO_PKG_VERSION")));
     let board = Board::new();
-    let node = Node { name: node_name.as_str().into(), ..Node::default() };
-    let mode = iptables_config(config)?;
-    let syncs = programs.iter().map(|program| {
-        let settings = settle(config, &node, program.family());
-        let addresses = health_check_addresses(&settings);
-        let planner = Planner::new(mode, Book::new(settings));
+    let syncs = modes.into_iter().map(|mode| {
+        let settings = mode.book().settings();
+        let (family, addresses) = (settings.family, health_check_addresses(settings));
         let handle = runtime.handle().clone();
-        let ports = ServiceHealth::new(program.family(), handle, health.clone(), &node_name, addresses);
-        let mode = IptablesMode::new(program.clone(), planner);
-        FamilySync::new(program.family(), Box::new(mode), ports)
+        let ports = ServiceHealth::new(family, handle, health.clone(), &node_name, addresses);
+        FamilySync::new(family, mode, ports)
     });
     let families_sync: Vec<FamilySync> = syncs.collect();
     allow_loopback_node_ports(&families_sync)?;
     let settings_config = config.clone();
+    let mode_name = config.mode;
     let sync_loop = Loop {
         board: board.clone(),
         families: families_sync,
         pace: Pace::new(config.min_sync_period, config.sync_period, MAX_SYNC_INTERVAL),
         settle: Box::new(move |node, family| settle(&settings_config, node, family)),
-        on_first_success: Some(Box::new(remove_nftables_leftovers)),
+        on_first_success: Some(Box::new(move || remove_leftovers(mode_name))),
         health: health.clone(),
         metrics: metrics.clone(),
         waiting: Waiting::default(),
     };
     let worker = thread::Builder::new().name("sync".into()).spawn(move || sync_loop.run())?;
-    guard::start(&board, programs, config.sync_period)?;
+    match config.mode {
+        ModeName::Iptables => guard::start(&board, programs, config.sync_period)?,
+        ModeName::Nftables => guard::start_nftables(&board, ports)?,
+    }
     let outcome = runtime.block_on(serve(config, &node_name, &families, &board, &health, &metrics));
     board.stop();
     wait_for(&worker);
     runtime.shutdown_background();
     outcome
+}
+
+/// How rules get into the kernel.
+struct Dataplane {
+    /// One mode for each family that this node has.
+    modes: Vec<Box<dyn switchyard_apply::Mode>>,
+    /// The programs that iptables mode runs; none in other modes.
+    programs: Vec<Iptables>,
+    /// The ports of the sockets that nftables mode writes through; none in other modes.
+    ports: Vec<u32>,
+}
+
+fn iptables_mode(config: &Config, node: &Node) -> anyhow::Result<Dataplane> {
+    let programs = usable_programs(config.iptables_backend)?;
+    let wishes = iptables_config(config)?;
+    let mode = |program: &Iptables| -> Box<dyn switchyard_apply::Mode> {
+        let book = Book::new(settle(config, node, program.family()));
+        Box::new(IptablesMode::new(program.clone(), Planner::new(wishes, book)))
+    };
+    Ok(Dataplane { modes: programs.iter().map(mode).collect(), programs, ports: Vec::new() })
+}
+
+fn nftables_mode(config: &Config, node: &Node) -> anyhow::Result<Dataplane> {
+    let wishes = nft::Config { mark: config.masquerade_mark, service_cidrs: Vec::new() };
+    let mut modes: Vec<Box<dyn switchyard_apply::Mode>> = Vec::new();
+    let mut ports = Vec::new();
+    for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
+        let book = Book::new(settle(config, node, family));
+        let kernel = Nft::open().context("cannot talk to nf_tables")?;
+        ports.push(kernel.port());
+        modes.push(Box::new(NftMode::new(kernel, nft::Planner::new(wishes.clone(), book))));
+    }
+    Ok(Dataplane { modes, programs: Vec::new(), ports })
 }
 
 /// Source and servers, until a signal or an error that cannot be waited out.
@@ -232,7 +277,12 @@ fn settle(config: &Config, node: &Node, family: Family) -> Settings {
         NodePortRanges::All => Vec::new(),
         NodePortRanges::Primary | NodePortRanges::Cidrs(_) => local_addresses(),
     };
-    settings(config, node, family, &addresses)
+    let mut settings = settings(config, node, family, &addresses);
+    if config.mode == ModeName::Nftables {
+        // The kernel routes packets from loopback addresses nowhere, and this mode does not ask it to.
+        settings.loopback_node_ports = LoopbackNodePorts::Refused;
+    }
+    settings
 }
 
 fn local_addresses() -> Vec<(String, IpAddr)> {
@@ -279,26 +329,52 @@ fn allow_loopback_node_ports(families: &[FamilySync]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// kube-proxy's nftables mode leaves one table per family. They go once our rules stand, so that no connection is
-/// without a proxy in between.
-fn remove_nftables_leftovers() {
-    for (family, name) in nftables_tables() {
-        match nftables::delete_table(family, name) {
-            Ok(nftables::Removed::Yes) => {
-                tracing::info!(table = name, ?family, "removed the rules of nftables mode")
-            }
-            Ok(nftables::Removed::Absent) => {}
-            Err(error) => {
-                tracing::warn!(cause = %with_causes(&error), table = name, "cannot remove the rules of nftables mode; run --cleanup");
+/// What other modes, and other proxies, left goes once our rules stand, so that no connection is without a proxy in
+/// between.
+fn remove_leftovers(mode: ModeName) {
+    let names: &[&str] = match mode {
+        ModeName::Iptables => &NFTABLES_TABLES,
+        ModeName::Nftables => {
+            remove_iptables_leftovers();
+            &[KUBE_PROXY_TABLE]
+        }
+    };
+    for name in names {
+        for family in [switchyard_netlink::Family::V4, switchyard_netlink::Family::V6] {
+            match nftables::delete_table(family, name) {
+                Ok(nftables::Removed::Yes) => {
+                    tracing::info!(table = name, ?family, "removed the rules of nftables mode");
+                }
+                Ok(nftables::Removed::Absent) => {}
+                Err(error) => {
+                    tracing::warn!(cause = %with_causes(&error), table = name, "cannot remove the rules of nftables mode; run --cleanup");
+                }
             }
         }
     }
 }
 
-/// Tables that proxies in nftables mode use.
-pub fn nftables_tables() -> [(switchyard_netlink::Family, &'static str); 2] {
-    [(switchyard_netlink::Family::V4, "kube-proxy"), (switchyard_netlink::Family::V6, "kube-proxy")]
+/// Best effort: a node without the programs has no such rules either.
+fn remove_iptables_leftovers() {
+    for variant in crate::cleanup::variants(IptablesBackend::Auto) {
+        for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
+            let Ok(programs) = Iptables::probe(family, variant) else { continue };
+            let outcome = cleanup(&programs, &leftovers::of_every_mode());
+            if outcome.chains > 0 {
+                tracing::info!(%family, variant = variant.as_str(), chains = outcome.chains, "removed the rules of iptables mode");
+            }
+            for error in &outcome.errors {
+                tracing::warn!(%family, cause = %with_causes(error), "cannot remove rules of iptables mode; run --cleanup");
+            }
+        }
+    }
 }
+
+/// The table of kube-proxy's nftables mode.
+const KUBE_PROXY_TABLE: &str = "kube-proxy";
+
+/// Tables of nftables mode, kube-proxy's and ours.
+pub const NFTABLES_TABLES: [&str; 2] = [KUBE_PROXY_TABLE, nft::names::TABLE];
 
 fn wait_for(worker: &thread::JoinHandle<()>) {
     let end = std::time::Instant::now() + STOP_PATIENCE;

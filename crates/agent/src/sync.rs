@@ -146,7 +146,7 @@ impl Loop {
         let Taken { changes, harmed } = self.board.take();
         for (family, by) in harmed {
             if let Some(sync) = self.families.iter_mut().find(|f| f.family() == family) {
-                tracing::warn!(%family, %by, "our iptables rules were changed by another program; writing them again");
+                tracing::warn!(%family, %by, "our rules were changed by another program; writing them again");
                 sync.distrust();
                 self.metrics.rules_repaired(family, 1);
             }

@@ -1,4 +1,4 @@
-//! Every scenario of `scenarios/` with real packets: the agent runs on node n1 of a lab, once per iptables variant.
+//! Every scenario of `scenarios/` with real packets: the agent runs on node n1 of a lab, once per mode and iptables variant.
 //!
 //! Besides the flows, each scenario shows that the agent does not take its own writes for somebody else's, that rules outlive it, and
 //! that `--cleanup` leaves nothing.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use switchyard_lab::Lab;
-use switchyard_lab::scenario::{Scenario, Step, to_manifests};
+use switchyard_lab::scenario::{Mode, Scenario, Step, to_manifests};
 use switchyard_model::Family;
 
 use proxy::{Agent, Bench, Variant, say, scenarios};
@@ -43,6 +43,11 @@ fn iptables_legacy() {
     run_all(Variant::Legacy, Scenario::read_all(&scenarios()).unwrap());
 }
 
+#[test]
+fn nftables() {
+    run_all(Variant::Nftables, Scenario::read_all(&scenarios()).unwrap());
+}
+
 /// `SCENARIO=name` in the environment picks those whose names contain the text.
 fn run_all(variant: Variant, mut all: Vec<Scenario>) {
     let Some(lab) = Lab::new_or_skip() else { return };
@@ -65,9 +70,7 @@ fn run_all(variant: Variant, mut all: Vec<Scenario>) {
     let Report { flows, failures } = report.into_inner().unwrap_or_default();
     let (count, failed) = (all.len(), failures.len());
     let seconds = started.elapsed().as_secs_f32();
-    say(&format!(
-        "lab iptables-{variant}: {count} scenarios, {flows} flows, {failed} failed ({seconds:.0} s)"
-    ));
+    say(&format!("lab {variant}: {count} scenarios, {flows} flows, {failed} failed ({seconds:.0} s)"));
     assert!(flows > 0 && failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
@@ -95,7 +98,7 @@ fn play(scenario: &Scenario, variant: Variant, report: &mut Report) -> anyhow::R
             agent = Some(started);
         }
         report.flows += step.flows.iter().map(|flow| flow.families().len()).sum::<usize>();
-        report.failures.extend(failures(scenario, step, &stage, patience));
+        report.failures.extend(failures(scenario, step, &stage, variant.mode(), patience));
     }
     if let Some(agent) = agent {
         part(&bench, agent)?;
@@ -104,13 +107,14 @@ fn play(scenario: &Scenario, variant: Variant, report: &mut Report) -> anyhow::R
 }
 
 /// The failures of the last of all tries of a step.
-fn failures(scenario: &Scenario, step: &Step, stage: &Stage, patience: Duration) -> Vec<String> {
+fn failures(scenario: &Scenario, step: &Step, stage: &Stage, mode: Mode, patience: Duration) -> Vec<String> {
     let end = Instant::now() + patience;
     loop {
         let tries = step.flows.iter().flat_map(|flow| flow.families().iter().map(move |f| (flow, *f)));
         let failed = tries.filter_map(|(flow, family)| {
-            let error = stage.check(flow, family).err()?;
-            let (name, line, title, expected) = (&scenario.name, flow.line, &step.title, &flow.expected);
+            let error = stage.check(flow, mode, family).err()?;
+            let (name, line, title, expected) =
+                (&scenario.name, flow.line, &step.title, flow.expected_in(mode));
             Some(format!("{name}.txt:{line} {family} ({title}): {flow}: expected {expected:?}; {error:#}"))
         });
         let failed: Vec<String> = failed.collect();

@@ -10,6 +10,7 @@
 
 pub mod flows;
 pub mod iptables;
+pub mod nft;
 pub mod report;
 pub mod sysctl;
 

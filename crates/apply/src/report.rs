@@ -3,6 +3,9 @@
 use switchyard_model::ServicePortName;
 use switchyard_plan::book::Replaced;
 
+use switchyard_netlink::NetlinkError;
+use switchyard_netlink::nftables::CommitError;
+
 use crate::NextStep;
 use crate::iptables::{IptablesError, RestoreError};
 
@@ -47,6 +50,12 @@ pub enum Failure {
         "the nat table cannot be read; another program made it incompatible with iptables, see `nft list table ip nat`"
     )]
     Unreadable,
+    /// The kernel did not answer, or not in a form that can be read.
+    #[error("cannot read the rules back from the kernel")]
+    Netlink(#[source] NetlinkError),
+    /// A transaction of nf_tables failed.
+    #[error(transparent)]
+    Commit(CommitError),
 }
 
 impl Failure {
@@ -55,7 +64,9 @@ impl Failure {
         match self {
             Self::Command(error) => error.next_step(),
             Self::Restore(error) => error.next_step(),
-            Self::Unreadable => NextStep::Backoff,
+            Self::Unreadable | Self::Netlink(_) => NextStep::Backoff,
+            Self::Commit(CommitError::Raced | CommitError::Unknown) => NextStep::Replan,
+            Self::Commit(_) => NextStep::FullSync,
         }
     }
 

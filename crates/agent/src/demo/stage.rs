@@ -14,7 +14,7 @@ use switchyard_source::manifests;
 
 use super::rows::{CLIENT_POD, CLUSTER_CIDRS, From, rows};
 use super::traffic::{Outcome, request};
-use crate::flags::IptablesBackend;
+use crate::flags::{DemoFlags, IptablesBackend};
 
 /// How long a proxy may take for its first sync.
 const START: Duration = Duration::from_secs(30);
@@ -39,12 +39,12 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Builds everything and waits until both proxies have written their rules.
-    pub(super) fn build(files: &Path, backend: IptablesBackend, scratch: &Path) -> anyhow::Result<Self> {
+    pub(super) fn build(files: &Path, flags: &DemoFlags, scratch: &Path) -> anyhow::Result<Self> {
         let lab = Lab::new()?;
         let client_pod = lab.add_pod(Node::N1, CLIENT_POD)?;
         let proxies = Node::ALL
             .iter()
-            .map(|node| start_proxy(&lab, *node, files, backend, scratch))
+            .map(|node| start_proxy(&lab, *node, files, flags, scratch))
             .collect::<Result<_, _>>()?;
         let mut stage = Self {
             files: files.to_owned(),
@@ -154,11 +154,11 @@ fn start_proxy(
     lab: &Lab,
     node: Node,
     files: &Path,
-    backend: IptablesBackend,
+    flags: &DemoFlags,
     scratch: &Path,
 ) -> anyhow::Result<Process> {
     let program = std::env::current_exe().context("cannot find the own program")?;
-    let backend = match backend {
+    let backend = match flags.iptables_backend {
         IptablesBackend::Auto => "auto",
         IptablesBackend::Nft => "nft",
         IptablesBackend::Legacy => "legacy",
@@ -168,7 +168,8 @@ fn start_proxy(
         .arg("--manifests")
         .arg(files)
         .args(["--hostname-override", node.name(), "--cluster-cidr", CLUSTER_CIDRS])
-        .args(["--iptables-backend", backend, "--iptables-min-sync-period", "0s"])
+        .args(["--proxy-mode", flags.mode.as_str(), "--iptables-backend", backend])
+        .args(["--iptables-min-sync-period", "0s"])
         .env("XTABLES_LOCKFILE", scratch.join(format!("{}.lock", node.name())));
     Ok(lab.node(node).start(&mut command, &scratch.join(format!("{}.log", node.name())))?)
 }

@@ -8,7 +8,9 @@ use ipnet::IpNet;
 use switchyard_plan::settings::{LoopbackNodePorts, MasqueradeClusterIp};
 
 use super::boolean::Boolean;
-use super::{Config, Flags, IptablesBackend, LocalMode, Mode, OnBindFailure, Source, Task, value};
+use super::{
+    Config, Flags, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source, Task, value,
+};
 use crate::logging::{Format, Logging};
 
 /// What is wrong, one line per problem: flag, value, what is allowed.
@@ -84,7 +86,7 @@ impl Flags {
             service_ranges: service_ranges?,
             hostname_override: hostname_override?,
             bind_address: bind_address?,
-            node_ports: node_ports?,
+            node_ports: default_node_ports(node_ports?, mode?),
             local_mode: local_mode?,
             mode: mode?,
             masquerade: masquerade?,
@@ -211,12 +213,21 @@ fn port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| "must be a port from 0 to 65535".to_owned())
 }
 
+/// In nftables mode kube-proxy serves node ports on the node's own addresses unless told otherwise.
+fn default_node_ports(given: NodePortRanges, mode: Mode) -> NodePortRanges {
+    match (mode, given) {
+        (Mode::Nftables, NodePortRanges::All) => NodePortRanges::Primary,
+        (_, given) => given,
+    }
+}
+
 fn mode(text: &str) -> Result<Mode, String> {
     match text {
         "" | "iptables" => Ok(Mode::Iptables),
+        "nftables" => Ok(Mode::Nftables),
         other => {
             let other = other.escape_debug();
-            Err(format!("mode {other} is not available in this version; available: iptables"))
+            Err(format!("mode {other} is not available in this version; available: iptables, nftables"))
         }
     }
 }

@@ -41,6 +41,8 @@ pub enum Source {
 pub enum Mode {
     /// With iptables rules.
     Iptables,
+    /// With one nftables table per family, written over netlink.
+    Nftables,
 }
 
 impl Mode {
@@ -48,6 +50,7 @@ impl Mode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Iptables => "iptables",
+            Self::Nftables => "nftables",
         }
     }
 }

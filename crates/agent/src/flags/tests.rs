@@ -191,10 +191,10 @@ fn every_wrong_value_is_named() {
 
 #[test]
 fn all_problems_come_at_once() {
-    let found = problems(&["--config=c", "--proxy-mode=nftables", "--v=x"]);
+    let found = problems(&["--config=c", "--proxy-mode=ipvs", "--v=x"]);
     let want = [
         "--config=\"c\": configuration files are not yet supported; pass flags instead",
-        "--proxy-mode=\"nftables\": mode nftables is not available in this version; available: iptables",
+        "--proxy-mode=\"ipvs\": mode ipvs is not available in this version; available: iptables, nftables",
         "--v=\"x\": must be a number from 0 to 2147483647",
     ];
     assert_eq!(found, want);

@@ -136,7 +136,9 @@ impl FamilySync {
         metrics.planned_service_ports(count(report.planned));
         metrics.kernel_ops(self.family, count(report.lines));
         for _ in 0..report.failed_restores {
+            // Each is shown in its own mode only.
             metrics.restore_failed(self.family, kind);
+            metrics.nftables_sync_failed(self.family);
         }
         let counts = self.mode.counts();
         metrics.iptables_rules(self.family, Table::Filter, counts.filter, report.rules.filter);

@@ -11,41 +11,67 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
+use switchyard_lab::scenario::Mode;
 use switchyard_lab::{Host, Lab, Node, Process};
 use tempfile::TempDir;
 
 /// How long the agent may take for its first sync, and for its end. Other tests may keep the machine busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A variant of the iptables programs.
+/// How the agent writes rules: a mode, and in iptables mode a variant of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
-    /// Over nf_tables.
+    /// iptables over nf_tables.
     Nft,
-    /// Over x_tables.
+    /// iptables over x_tables.
     Legacy,
+    /// nftables mode.
+    Nftables,
 }
 
 impl Variant {
     /// True if the programs work here. If not, says so; with `LAB=require` in the environment that is a panic.
     pub(crate) fn is_usable(self, lab: &Lab) -> bool {
         let node = lab.node(Node::N1);
-        let works = |family: &str| node.exec_ok(&format!("{family}-{self}"), &["-w", "-t", "nat", "-S"]);
+        let works = |family: &str| match self.backend() {
+            Some(backend) => node.exec_ok(&format!("{family}-{backend}"), &["-w", "-t", "nat", "-S"]),
+            None => node.exec_ok("nft", &["list", "tables"]),
+        };
         let Some(error) = ["iptables", "ip6tables"].into_iter().find_map(|family| works(family).err()) else {
             return true;
         };
-        let reason = format!("iptables-{self} does not work: {error}");
+        let reason = format!("{self} does not work: {error}");
         assert!(std::env::var("LAB").as_deref() != Ok("require"), "LAB=require, but {reason}");
         say(&format!("SKIPPED, {reason}"));
         false
     }
 }
 
+impl Variant {
+    /// The ending of the names of the iptables programs; none in nftables mode.
+    fn backend(self) -> Option<&'static str> {
+        match self {
+            Self::Nft => Some("nft"),
+            Self::Legacy => Some("legacy"),
+            Self::Nftables => None,
+        }
+    }
+
+    /// The mode whose expectations count.
+    pub(crate) fn mode(self) -> Mode {
+        match self {
+            Self::Nft | Self::Legacy => Mode::Iptables,
+            Self::Nftables => Mode::Nftables,
+        }
+    }
+}
+
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nft => "nft",
-            Self::Legacy => "legacy",
+            Self::Nft => "iptables-nft",
+            Self::Legacy => "iptables-legacy",
+            Self::Nftables => "nftables",
         })
     }
 }
@@ -103,9 +129,10 @@ impl Bench {
 
     /// The chains of the proxy that the kernel holds, of both families; the kubelet's own is left out.
     pub(crate) fn chains(&self) -> anyhow::Result<Vec<String>> {
+        let Some(backend) = self.variant.backend() else { return self.tables() };
         let mut chains = Vec::new();
         for family in ["iptables", "ip6tables"] {
-            let program = format!("{family}-{}-save", self.variant);
+            let program = format!("{family}-{backend}-save");
             let saved = self.node.exec_ok::<&str>(&program, &[])?;
             let names = saved.lines().filter_map(|line| line.strip_prefix(':')?.split(' ').next());
             let ours = names.filter(|name| name.starts_with("KUBE-") && *name != "KUBE-FIREWALL");
@@ -114,10 +141,19 @@ impl Bench {
         Ok(chains)
     }
 
+    /// The tables of nftables mode.
+    fn tables(&self) -> anyhow::Result<Vec<String>> {
+        let tables = self.node.exec_ok("nft", &["list", "tables"])?;
+        Ok(tables.lines().filter(|line| line.ends_with(" switchyard")).map(String::from).collect())
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
         command.env("XTABLES_LOCKFILE", self.path("xtables.lock"));
-        command.arg(format!("--iptables-backend={}", self.variant));
+        command.arg(match self.variant.backend() {
+            Some(backend) => format!("--iptables-backend={backend}"),
+            None => "--proxy-mode=nftables".to_owned(),
+        });
         command
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use switchyard_lab::scenario::address::{Symbol, node, wire_family};
-use switchyard_lab::scenario::{Expected, Flow, Scenario, Seen};
+use switchyard_lab::scenario::{Expected, Flow, Mode, Scenario, Seen};
 use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Transport, address};
 use switchyard_model::{Family, Protocol};
 
@@ -74,9 +74,9 @@ impl Stage {
     }
 
     /// Tries a flow; the error says what came instead of what was expected.
-    pub(crate) fn check(&self, flow: &Flow, family: Family) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, flow: &Flow, mode: Mode, family: Family) -> anyhow::Result<()> {
         let call = Call::new(self, flow, family)?;
-        match &flow.expected {
+        match flow.expected_in(mode) {
             Expected::Pods(pods) => call.expect_all(pods),
             Expected::Sticky(pods) => call.expect_one(pods),
             Expected::Reject => call.expect_refusal(),

@@ -1,0 +1,28 @@
+//! nftables mode: writes a plan as one transaction over netlink, and reads back what the kernel holds.
+//!
+//! In: a plan in the planner's words. Out: a changed kernel, or an error that names the operation. No program is run.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`sets`] | the shared sets and maps: their types, their elements as bytes and back |
+//! | [`rules`] | rules as kernel expressions |
+//! | [`observe`] | reads our table |
+//! | [`mode`] | drives it for one family |
+
+pub mod mode;
+
+mod observe;
+mod rules;
+mod sets;
+#[cfg(test)]
+mod tests;
+
+use switchyard_model::Family;
+
+/// The family in the words of the netlink crate.
+fn wire(family: Family) -> switchyard_netlink::Family {
+    match family {
+        Family::V4 => switchyard_netlink::Family::V4,
+        Family::V6 => switchyard_netlink::Family::V6,
+    }
+}

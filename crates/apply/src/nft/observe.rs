@@ -1,0 +1,118 @@
+//! Reads our table and says what it holds in the planner's words.
+
+use std::collections::BTreeMap;
+
+use switchyard_model::Family;
+use switchyard_netlink::nftables::{Chain as KernelChain, Nft, Rule as KernelRule, TableId};
+use switchyard_netlink::{NetlinkError, socket};
+use switchyard_plan::nft::base::Chain;
+use switchyard_plan::nft::element::{Data, Place};
+use switchyard_plan::nft::names::{Set, TABLE};
+use switchyard_plan::nft::planner::Ruleset;
+use switchyard_plan::nft::sticky::ClientSet;
+
+use super::{rules, sets, wire};
+
+/// What the kernel holds.
+#[derive(Debug)]
+pub(super) enum Observed {
+    /// Nothing of ours.
+    Nothing,
+    /// A table that we could have written; what differs can be mended piece by piece.
+    Table(Ruleset),
+    /// A table with our name that we would never have written: it must be made anew.
+    Foreign,
+}
+
+/// Our table.
+pub(super) fn table(family: Family) -> TableId {
+    TableId::new(wire(family), TABLE)
+}
+
+/// Reads everything. `want` tells which chains to compare with: one whose rules are the same comes back as it is there.
+pub(super) fn observe(
+    nft: &mut Nft,
+    family: Family,
+    want: &BTreeMap<String, Chain>,
+) -> Result<Observed, NetlinkError> {
+    socket::retry(|| observe_once(nft, family, want))
+}
+
+fn observe_once(
+    nft: &mut Nft,
+    family: Family,
+    want: &BTreeMap<String, Chain>,
+) -> Result<Observed, NetlinkError> {
+    let id = table(family);
+    if !nft.tables(wire(family))?.iter().any(|table| table.id == id) {
+        return Ok(Observed::Nothing);
+    }
+    let mut have = Ruleset::default();
+    let mut shared_sets = 0;
+    for set in nft.sets(&id)? {
+        if let Some(shared) = Set::ALL.into_iter().find(|s| s.as_str() == &*set.name) {
+            if set != sets::declare(shared, family) {
+                return Ok(Observed::Foreign);
+            }
+            let Some(elements) = elements(nft, &id, shared, family)? else { return Ok(Observed::Foreign) };
+            have.elements.extend(elements);
+            shared_sets += 1;
+            continue;
+        }
+        let Some(seconds) = set.timeout.map(|t| t.as_secs()).and_then(|s| u32::try_from(s).ok()) else {
+            return Ok(Observed::Foreign);
+        };
+        let clients = ClientSet { name: set.name.to_string(), seconds };
+        if set != sets::declare_clients(&clients, family) {
+            return Ok(Observed::Foreign);
+        }
+        have.clients.insert(clients.name, seconds);
+    }
+    if shared_sets < Set::ALL.len() {
+        return Ok(Observed::Foreign);
+    }
+    let mut by_chain: BTreeMap<String, Vec<KernelRule>> = BTreeMap::new();
+    for rule in nft.rules(&id)? {
+        by_chain.entry(rule.chain.to_string()).or_default().push(rule.without_handle());
+    }
+    for chain in nft.chains(&id)? {
+        let found = by_chain.remove(&*chain.name).unwrap_or_default();
+        let Some(known) = known_chain(&chain, &found, family, want) else { return Ok(Observed::Foreign) };
+        have.chains.insert(known.name.clone(), known);
+    }
+    Ok(Observed::Table(have))
+}
+
+fn elements(
+    nft: &mut Nft,
+    id: &TableId,
+    set: Set,
+    family: Family,
+) -> Result<Option<Vec<(Place, Data)>>, NetlinkError> {
+    let mut all = Some(Vec::new());
+    nft.elements(id, set.as_str(), &mut |element| match (sets::decode(set, family, &element), &mut all) {
+        (Some(decoded), Some(list)) => list.push(decoded),
+        _ => all = None,
+    })?;
+    Ok(all)
+}
+
+/// The wanted chain if the kernel's is the same; a chain without rules if only they differ; `None` if it hangs
+/// elsewhere.
+fn known_chain(
+    found: &KernelChain,
+    rules_found: &[KernelRule],
+    family: Family,
+    want: &BTreeMap<String, Chain>,
+) -> Option<Chain> {
+    let Some(wanted) = want.get(&*found.name) else {
+        return Some(Chain { name: found.name.to_string(), base: None, rules: Vec::new() });
+    };
+    if rules::chain(wanted).attachment != found.attachment {
+        return None;
+    }
+    if rules::rules(wanted, family) == rules_found {
+        return Some(wanted.clone());
+    }
+    Some(Chain { rules: Vec::new(), ..wanted.clone() })
+}

@@ -1,0 +1,96 @@
+//! Every ruleset that the scenarios lead to, in a real kernel: what was written is what is read back, a restart writes
+//! nothing, and stock `nft` can list it all.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use switchyard_lab::scenario::{Objects, Scenario};
+use switchyard_model::{Event, Family, Snapshot, Tracker};
+use switchyard_netlink::netns::Namespace;
+use switchyard_netlink::nftables::Nft;
+use switchyard_plan::book::{Book, PortChanges, of_family};
+use switchyard_plan::nft::{Config, Planner};
+use switchyard_plan::settings::{
+    LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
+};
+
+use super::mode::NftMode;
+use crate::Mode;
+
+fn settings(family: Family) -> Settings {
+    let range = match family {
+        Family::V4 => "10.1.0.0/16",
+        Family::V6 => "fd00:10:1::/48",
+    };
+    Settings {
+        family,
+        node_name: "n1".into(),
+        zone: Some("a".into()),
+        node_ip: switchyard_lab::scenario::address::Symbol::Node(1).ip(family).unwrap(),
+        detector: LocalDetector::Cidr(range.parse().unwrap()),
+        masquerade: MasqueradeClusterIp::FromOutside,
+        node_ports: NodePortAddresses::All,
+        loopback_node_ports: LoopbackNodePorts::Refused,
+    }
+}
+
+fn mode(family: Family) -> NftMode {
+    NftMode::new(Nft::open().unwrap(), Planner::new(Config::default(), Book::new(settings(family))))
+}
+
+fn take(tracker: &mut Tracker, objects: &Objects, family: Family) -> PortChanges {
+    tracker.apply(Event::Services(objects.model_services(&Family::ALL)));
+    tracker.apply(Event::Slices(objects.model_slices(&Family::ALL)));
+    of_family(&tracker.take().unwrap().ports, family)
+}
+
+fn everything(snapshot: &Snapshot, family: Family) -> PortChanges {
+    let all = snapshot.ports.iter().map(|(key, port)| (key.clone(), Some(port.clone()))).collect();
+    of_family(&all, family)
+}
+
+fn list(arguments: &[&str]) {
+    let output = Command::new("nft").args(arguments).output().unwrap();
+    assert!(output.status.success(), "nft {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Plays one scenario; says how many rulesets were compared.
+fn play(scenario: &Scenario, family: Family) -> usize {
+    let (mut running, mut tracker) = (mode(family), Tracker::new());
+    for step in &scenario.steps {
+        let report = running.sync(Instant::now(), take(&mut tracker, &step.objects, family), &mut |_| {});
+        let name = &scenario.name;
+        assert!(report.failure.is_none() && report.refused.is_empty(), "{name}, {family}: {report:?}");
+        let changes = everything(&tracker.snapshot(), family);
+        let again = mode(family).sync(Instant::now(), changes, &mut |_| {});
+        assert_eq!(
+            (again.lines, again.restores),
+            (0, 0),
+            "{name}, {family}: a restart wrote something: {again:?}"
+        );
+        list(&["list", "ruleset"]);
+        list(&["--json", "list", "ruleset"]);
+    }
+    scenario.steps.len()
+}
+
+#[test]
+fn what_is_written_is_read_back_and_listed() {
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => {
+            assert!(std::env::var("LAB").as_deref() != Ok("require"), "LAB=require, but: {error}");
+            let _ =
+                std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: network namespaces need root\n");
+            return;
+        }
+    };
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let scenarios = Scenario::read_all(&scenarios).unwrap();
+    let compared = namespace.run(|| {
+        let all = scenarios.iter().flat_map(|s| Family::ALL.map(|family| (s, family)));
+        all.map(|(scenario, family)| play(scenario, family)).sum::<usize>()
+    });
+    assert!(compared.unwrap() > 100);
+}
