@@ -4,16 +4,13 @@ use anyhow::bail;
 use switchyard_apply::iptables::{
     Iptables, IptablesError, Variant, VariantChoice, cleanup, family_usable, leftovers,
 };
+use switchyard_apply::ipvs;
 use switchyard_model::Family;
 use switchyard_netlink::nftables;
-use switchyard_netlink::route::Routes;
 
 use crate::flags::{Config, IptablesBackend};
 use crate::run::NFTABLES_TABLES;
 use crate::sync::with_causes;
-
-/// The interface of kube-proxy's ipvs mode.
-const IPVS_LINK: &str = "kube-ipvs0";
 
 /// Cleans up. Goes on after the first failure; fails if anything is left.
 pub fn run(config: &Config) -> anyhow::Result<()> {
@@ -47,29 +44,23 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
             }
         }
     }
-    left += usize::from(!remove_ipvs_link());
+    left += clean_ipvs();
     if left > 0 {
         bail!("encountered an error while tearing down rules: {left} objects are left, each named above");
     }
     Ok(())
 }
 
-/// ipvs mode binds every virtual address to this interface, which makes the node answer for them. False if it is left.
-fn remove_ipvs_link() -> bool {
-    let removed = Routes::open().and_then(|mut routes| {
-        let links = routes.links()?;
-        let Some(link) = links.iter().find(|link| link.name == IPVS_LINK) else { return Ok(false) };
-        routes.delete_link(link.index).map(|()| true)
-    });
-    match removed {
-        Ok(true) => tracing::info!(interface = IPVS_LINK, "removed the interface of ipvs mode"),
-        Ok(false) => {}
-        Err(error) => {
-            tracing::error!(interface = IPVS_LINK, cause = %with_causes(&error), "cannot remove the interface of ipvs mode");
-            return false;
-        }
+/// The rest of ipvs mode, once its rules are gone. Says how many things are left.
+fn clean_ipvs() -> usize {
+    let removed = ipvs::remove_leftovers();
+    if removed.was_here {
+        tracing::info!(interface = ipvs::LINK, "removed interface, virtual servers and sets of ipvs mode");
     }
-    true
+    for error in &removed.errors {
+        tracing::error!(cause = %with_causes(error), "something of ipvs mode is left");
+    }
+    removed.errors.len()
 }
 
 /// Both variants, unless the operator named one: an earlier run may have used the other. The legacy one is only

@@ -10,6 +10,7 @@
 
 pub mod flows;
 pub mod iptables;
+pub mod ipvs;
 pub mod nft;
 pub mod report;
 pub mod sysctl;

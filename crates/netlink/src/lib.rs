@@ -10,6 +10,7 @@
 //! | [`monitor`] | who changed nf_tables, as it happens |
 //! | [`nfacct`] | named packet counters |
 //! | [`nftables`] | tables, chains, rules, sets and elements: transactions and dumps |
+//! | [`ipset`], [`ipvs`] | what another proxy left there |
 //! | [`route`] | links, addresses, routes |
 //! | [`netns`] | private network namespaces held by a file descriptor |
 //!
@@ -21,6 +22,8 @@
 pub mod attribute;
 pub mod conntrack;
 mod error;
+pub mod ipset;
+pub mod ipvs;
 pub mod message;
 pub mod monitor;
 pub mod netns;
