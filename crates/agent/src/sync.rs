@@ -165,11 +165,11 @@ impl Loop {
                 }
             }
         }
+        self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics);
         let is_written = outcome == Outcome::Done && self.waiting.is_started;
         if let Some(act) = self.on_first_success.take_if(|_| is_written) {
             act();
         }
-        self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics);
         self.pace.finished(Instant::now(), outcome);
     }
 
