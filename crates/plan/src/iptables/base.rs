@@ -154,13 +154,9 @@ fn protects_loopback(settings: &Settings) -> bool {
     settings.family == Family::V4 && settings.loopback_node_ports == LoopbackNodePorts::Served
 }
 
-fn loopback_range() -> IpNet {
-    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8))
-}
-
 /// The loopback range that IPv4 node ports may answer on.
 pub fn loopback() -> IpNet {
-    loopback_range()
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8))
 }
 
 /// Rules of a top-level chain that come after those of all service ports.
@@ -199,8 +195,8 @@ fn forward(config: &Config) -> Vec<Rule> {
 fn protect_loopback() -> Rule {
     let matches = [
         Match::Comment("block incoming localnet connections".into()),
-        Match::DestinationIn(Is::Yes, loopback_range()),
-        Match::SourceIn(Is::Not, loopback_range()),
+        Match::DestinationIn(Is::Yes, loopback()),
+        Match::SourceIn(Is::Not, loopback()),
         Match::State(Is::Not, "RELATED,ESTABLISHED,DNAT"),
     ];
     Rule::new(matches, Target::Drop)
@@ -227,7 +223,7 @@ fn node_port_tail(settings: &Settings) -> Vec<Rule> {
         match (settings.family, settings.loopback_node_ports) {
             (Family::V4, LoopbackNodePorts::Served) => {}
             (Family::V4, LoopbackNodePorts::Refused) => {
-                matches.push(Match::DestinationIn(Is::Not, loopback_range()));
+                matches.push(Match::DestinationIn(Is::Not, loopback()));
             }
             (Family::V6, _) => {
                 matches.push(Match::DestinationIn(

@@ -94,11 +94,6 @@ impl Planner {
         &mut self.book
     }
 
-    /// Replaces this mode's wishes before a full sync.
-    pub fn configure(&mut self, config: Config) {
-        self.config = config;
-    }
-
     /// What the kernel holds once everything planned so far is written. Static rules included.
     pub fn counts(&self) -> RuleCounts {
         let mut counts = self.counts;

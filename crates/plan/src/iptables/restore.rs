@@ -140,11 +140,6 @@ impl Restore {
         }
     }
 
-    /// The text of a line, counted from 1.
-    pub fn line(&self, line: usize) -> Option<String> {
-        self.text().lines().nth(line.checked_sub(1)?).map(String::from)
-    }
-
     fn part(&mut self, table: Table) -> &mut Part {
         match table {
             Table::Nat => &mut self.nat,
