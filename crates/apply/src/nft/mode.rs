@@ -149,7 +149,7 @@ impl NftMode {
     fn full_once(&mut self, ops: &mut Vec<Op>, report: &mut Report) -> Result<(), Failure> {
         let family = self.family();
         let generation = self.nft.generation().map_err(Failure::Netlink)?;
-        let chains = self.planner.ruleset().chains;
+        let chains = self.planner.chains();
         let observed = observe::observe(&mut self.nft, family, &chains).map_err(Failure::Netlink)?;
         *ops = match &observed {
             Observed::Nothing => self.planner.everything(),

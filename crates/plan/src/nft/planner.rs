@@ -137,6 +137,16 @@ impl Planner {
         Chain { name: shape.name(), base: None, rules: shape.rules(&self.config, self.book.settings()) }
     }
 
+    /// All chains of the ruleset. Only sticky service ports have chains of their own, so only they are planned for it.
+    pub fn chains(&self) -> BTreeMap<String, Chain> {
+        let mut chains = self.without_ports().chains;
+        for port in self.book.ports().values().filter(|port| port.affinity.is_some()) {
+            let own = self.needs(port).sticky.chains;
+            chains.extend(own.into_iter().map(|chain| (chain.name.clone(), chain)));
+        }
+        chains
+    }
+
     fn needs(&self, port: &ServicePort) -> Needs {
         let routes = self.book.routes(port);
         let empty = Slots::default();

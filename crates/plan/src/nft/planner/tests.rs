@@ -87,6 +87,7 @@ proptest! {
             let partial = planner.partial(changes(batch));
             prop_assert_eq!(kernel.commit(&partial.ops), Ok(()));
             prop_assert_eq!(&kernel.ruleset, &planner.ruleset());
+            prop_assert_eq!(&kernel.ruleset.chains, &planner.chains());
             // The same again is nothing.
             let again = planner.partial(changes(batch));
             prop_assert!(again.ops.is_empty() && again.replaced.is_empty() && again.planned == 0);
