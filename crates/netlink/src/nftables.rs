@@ -20,6 +20,7 @@ use crate::{Family, Malformed, NetlinkError};
 mod batch;
 mod commit;
 mod expression;
+mod find;
 mod objects;
 mod types;
 mod userdata;
@@ -130,7 +131,8 @@ impl Nft {
     /// The elements of a set or map, in no order. `each` sees them one by one, also those of a dump that ends in an error.
     ///
     /// Cost: the kernel starts over for every 32 KiB that it tells, so the time grows with the square of the set. Measured: 60,000
-    /// elements take 0.13 s, 300,000 take 5 s.
+    /// elements take 0.13 s, 300,000 take 5 s. A larger buffer does not help: the kernel never tells more at once. Where the keys
+    /// are known, [`Self::find_elements`] is cheaper above some 65,000 elements.
     pub fn elements(
         &mut self,
         table: &TableId,

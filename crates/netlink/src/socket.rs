@@ -148,6 +148,13 @@ impl Socket {
         }
     }
 
+    /// Sequence numbers for this many messages; the first of them.
+    pub(crate) fn reserve(&mut self, messages: usize) -> u32 {
+        let first = self.sequence.wrapping_add(1);
+        self.sequence = self.sequence.wrapping_add(u32::try_from(messages).unwrap_or(u32::MAX));
+        first
+    }
+
     /// Never wait in [`Self::receive`].
     pub(crate) fn set_non_blocking(&self) -> Result<(), NetlinkError> {
         self.inner.set_non_blocking(true).map_err(NetlinkError::io("make a netlink socket non-blocking"))

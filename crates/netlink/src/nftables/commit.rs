@@ -150,7 +150,7 @@ impl Nft {
         Ok(())
     }
 
-    fn forget_old_answers(&mut self) -> Result<(), NetlinkError> {
+    pub(super) fn forget_old_answers(&mut self) -> Result<(), NetlinkError> {
         loop {
             match self.socket.receive_now() {
                 Ok(None) => return Ok(()),

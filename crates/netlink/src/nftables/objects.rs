@@ -12,7 +12,7 @@ use crate::Family;
 mod decode;
 mod encode;
 
-pub(super) use decode::{read_chain, read_elements, read_rule, read_set, read_table};
+pub(super) use decode::{read_chain, read_count, read_elements, read_rule, read_set, read_table};
 pub(super) use encode::{put_chain, put_element, put_element_key, put_rule, put_set, put_table};
 
 /// Which table.

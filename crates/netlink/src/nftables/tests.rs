@@ -2,6 +2,7 @@
 
 mod bytes;
 mod commits;
+mod find;
 mod listing;
 mod malformed;
 mod roundtrip;

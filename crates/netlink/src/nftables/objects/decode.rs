@@ -167,6 +167,26 @@ pub(in crate::nftables) fn read_set(frame: &Frame<'_>, table: &TableId) -> Resul
     }))
 }
 
+/// The name of a set and how many elements it has. `None` for a set of another table, or if the kernel does not tell.
+pub(in crate::nftables) fn read_count(
+    frame: &Frame<'_>,
+    table: &TableId,
+) -> Result<Option<(Arc<str>, u32)>, Malformed> {
+    const NAME: u16 = 2;
+    const COUNT: u16 = 20;
+    let Some(attributes) = of_table(frame, table)? else { return Ok(None) };
+    let (mut name, mut count) = (None, None);
+    for attribute in attributes {
+        let attribute = attribute?;
+        match attribute.kind {
+            NAME => name = Some(text(&attribute)),
+            COUNT => count = Some(attribute.be32()?),
+            _ => {}
+        }
+    }
+    Ok(name.zip(count))
+}
+
 fn read_size(description: Attributes<'_>) -> Result<Option<u32>, Malformed> {
     for attribute in description {
         let attribute = attribute?;
