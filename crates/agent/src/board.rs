@@ -159,6 +159,11 @@ impl Board {
         self.lock().tracker.knows_node()
     }
 
+    /// True once the ServiceCIDRs have been told, or that there are none.
+    pub fn knows_service_cidrs(&self) -> bool {
+        self.lock().tracker.knows_service_cidrs()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic elsewhere leaves the values whole: every change is made before anything that could panic.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -198,5 +203,27 @@ mod tests {
         assert!(board.complaints().is_none(), "nothing new");
         board.post(Event::Complaints(object, vec![]));
         assert_eq!(board.complaints().map(|c| c.len()), Some(0));
+    }
+
+    #[test]
+    fn ranges_of_cluster_ips_are_work_when_they_differ() {
+        let board = Board::new();
+        board.post(Event::Services(vec![]));
+        board.post(Event::Slices(vec![]));
+        assert!(board.take().changes.is_some() && !board.knows_service_cidrs());
+        assert!(!board.post(Event::ServiceCidrs(vec![])).is_work, "none, as before");
+        assert!(board.knows_service_cidrs());
+        let ranges = || vec!["10.97.0.0/16".parse().unwrap(), "10.96.0.0/16".parse().unwrap()];
+        assert!(board.post(Event::ServiceCidrs(ranges())).is_work);
+        let taken = board.take().changes.and_then(|changes| changes.service_cidrs).unwrap();
+        assert_eq!(
+            taken.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.96.0.0/16", "10.97.0.0/16"]
+        );
+        assert!(
+            !board.post(Event::ServiceCidrs(ranges().into_iter().rev().collect())).is_work,
+            "in any order"
+        );
+        assert!(board.post(Event::ServiceCidrs(vec![])).is_work, "all are gone");
     }
 }

@@ -25,6 +25,7 @@ use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::{Metrics, Mode};
 use switchyard_serve::server::{self, Listen};
 use switchyard_serve::service_health::ServiceHealth;
+use switchyard_source::cluster::ServiceCidrs;
 use switchyard_source::{Sink, SourceError, cluster, manifests};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -195,6 +196,10 @@ async fn source(
                 kubeconfig: kubeconfig.clone(),
                 master: master.clone(),
                 node_name: node_name.to_owned(),
+                service_cidrs: match config.mode {
+                    ModeName::Nftables => ServiceCidrs::Watched,
+                    ModeName::Iptables => ServiceCidrs::Ignored,
+                },
             };
             cluster::run(config, sink).await
         }

@@ -14,6 +14,7 @@ mod told;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use ipnet::IpNet;
 use switchyard_model::{Changes, Family, Node};
 use switchyard_plan::book::of_family;
 use switchyard_plan::settings::Settings;
@@ -29,6 +30,9 @@ use crate::pace::{Next, Outcome, Pace};
 
 /// How long the own Node is waited for before rules are written without its facts.
 const NODE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long ServiceCIDRs are waited for. Without them a restart would take rules away and write them again.
+const CIDR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Shortest and longest rest between two repairs, so that a fight with another program stays bounded.
 const REPAIR_REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
@@ -69,6 +73,8 @@ pub struct Loop {
 pub struct Waiting {
     /// The own Node.
     node: Arc<Node>,
+    /// The ranges of cluster IPs.
+    service_cidrs: Arc<[IpNet]>,
     /// Whether the first lists have been taken.
     is_started: bool,
     told: Told,
@@ -111,11 +117,17 @@ impl Loop {
         if !self.board.is_complete() {
             return Patience::Until(None);
         }
-        let end = started + NODE_PATIENCE;
-        if self.waiting.is_started || self.board.knows_node() || now >= end {
+        if self.waiting.is_started {
             return Patience::Over;
         }
-        Patience::Until(Some(end))
+        let end =
+            |is_known: bool, patience| (!is_known).then_some(started + patience).filter(|end| now < *end);
+        let ends = [
+            end(self.board.knows_node(), NODE_PATIENCE),
+            end(self.board.knows_service_cidrs(), CIDR_PATIENCE),
+        ];
+        let earliest = ends.into_iter().flatten().min();
+        earliest.map_or(Patience::Over, |end| Patience::Until(Some(end)))
     }
 
     /// A repair that has to rest comes before a later deadline.
@@ -157,6 +169,7 @@ impl Loop {
             self.note(&changes);
             for sync in &mut self.families {
                 sync.settle((self.settle)(&self.waiting.node, sync.family()));
+                sync.allocate_from(&self.waiting.service_cidrs);
                 let ports = of_family(&changes.ports, sync.family());
                 sync.add_triggers(&changes.triggers);
                 match sync.run(ports, &self.health, &self.metrics) {
@@ -181,6 +194,9 @@ impl Loop {
         if let Some(node) = &changes.node {
             self.waiting.node = node.clone();
             self.health.node_eligible(Eligible::from(&**node));
+        }
+        if let Some(ranges) = &changes.service_cidrs {
+            self.waiting.service_cidrs = ranges.clone();
         }
     }
 }

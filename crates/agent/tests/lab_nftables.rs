@@ -17,7 +17,8 @@ use switchyard_model::Family;
 use proxy::{Bench, Variant};
 use stage::Stage;
 
-const SERVICE: &str = "service web cluster.1:80/tcp nodeport=30080\n\
+const SERVICE: &str = "service-cidrs 10.96.0.0/16,fd00:10:96::/112\n\
+                       service web cluster.1:80/tcp nodeport=30080\n\
                        endpoint web n1.1:8080\n\
                        endpoint web n2.1:8080\n\
                        flow tcp n1.9 -> cluster.1:80 : n1.1@client n2.1@client\n\

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use ipnet::IpNet;
 use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::settings::Settings;
@@ -19,6 +20,10 @@ pub trait Mode: Send {
 
     /// Replaces facts and wishes; the next sync is a full one if they differ.
     fn settle(&mut self, settings: Settings);
+
+    /// Replaces the ranges from which cluster IPs are given out, of both families. Only nftables mode has rules for
+    /// addresses in them that no Service has; there the next sync is a full one if those of its family differ.
+    fn allocate_from(&mut self, _ranges: &[IpNet]) {}
 
     /// Somebody else changed what we wrote: the next sync is a full one.
     fn distrust(&mut self);

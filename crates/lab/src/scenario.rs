@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! option cluster-cidr=none                       # settings of the proxy under test, on node n1
+//! service-cidrs 10.96.0.0/16,fd00:10:96::/112     # `none` takes them away again
 //! service web cluster.1:80/tcp nodeport=30080 etp=Local
 //! endpoint web n1.1:8080                         # pod 1 of node n1
 //! endpoint web n2.1:8080 ready=false

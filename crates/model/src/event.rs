@@ -85,7 +85,7 @@ pub enum Event {
     Node(Node),
     /// The own Node was deleted.
     NodeGone,
-    /// The union of all ServiceCIDRs.
+    /// The union of all ServiceCIDRs; none also where they cannot be known.
     ServiceCidrs(Vec<IpNet>),
     /// All complaints about one object; an empty list clears what was said of it before.
     Complaints(ObjectName, Vec<Complaint>),

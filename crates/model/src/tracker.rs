@@ -41,6 +41,7 @@ pub struct Tracker {
     service_cidrs: Arc<[IpNet]>,
     listed_services: Listed,
     listed_slices: Listed,
+    listed_cidrs: Listed,
     changes: Changes,
 }
 
@@ -69,6 +70,11 @@ impl Tracker {
     /// True once the own Node, or at least its name, is known.
     pub fn knows_node(&self) -> bool {
         !self.node.name.is_empty()
+    }
+
+    /// True once the ServiceCIDRs have been told, or that there are none.
+    pub fn knows_service_cidrs(&self) -> bool {
+        self.listed_cidrs == Listed::Complete
     }
 
     /// Number of service ports that wait to be taken.
@@ -189,6 +195,7 @@ impl Tracker {
     }
 
     fn put_service_cidrs(&mut self, mut list: Vec<IpNet>) {
+        self.listed_cidrs = Listed::Complete;
         list.sort();
         list.dedup();
         if *self.service_cidrs != *list {

@@ -14,6 +14,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use ipnet::IpNet;
 use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::scenario::{Expected, Flow, Mode, Scenario, Seen, Step};
 use switchyard_model::{Event, Family, Tracker};
@@ -46,14 +47,17 @@ impl Planner {
         }
     }
 
-    fn change(&mut self, settings: Settings, changes: PortChanges) {
+    fn change(&mut self, settings: Settings, service_cidrs: &[IpNet], changes: PortChanges) {
         match self {
             Self::Iptables(planner) => {
                 planner.book_mut().settle(settings);
                 planner.partial(changes);
             }
             Self::Nftables(planner) => {
-                planner.reset(|book, _| book.settle(settings));
+                planner.reset(|book, config| {
+                    book.settle(settings);
+                    config.service_cidrs = service_cidrs.to_vec();
+                });
                 planner.partial(changes);
             }
         }
@@ -105,7 +109,7 @@ fn run(scenario: &Scenario, family: Family, mode: Mode, report: &mut Report) {
         let changes = of_family(&tracker.take().unwrap().ports, family);
         let settings = settings(scenario, step, family, mode);
         let planner = planner.get_or_insert_with(|| Planner::new(mode, settings.clone()));
-        planner.change(settings, changes);
+        planner.change(settings, &step.objects.service_cidrs, changes);
         for flow in step.flows.iter().filter(|flow| flow.families().contains(&family)) {
             report.flows += 1;
             let expected = expected_text(flow.expected_in(mode));
@@ -187,7 +191,7 @@ fn detector(scenario: &Scenario, family: Family) -> LocalDetector {
         return LocalDetector::InterfacePrefix(scenario.option("pod-interface-name-prefix", "").into());
     }
     let ranges = scenario.cluster_cidr().split(',').filter(|text| !text.is_empty());
-    let mut ranges = ranges.map(|text| text.parse::<ipnet::IpNet>().unwrap());
+    let mut ranges = ranges.map(|text| text.parse::<IpNet>().unwrap());
     let range = ranges.find(|range| Family::of(range.addr()) == family);
     range.map_or(LocalDetector::None, LocalDetector::Cidr)
 }

@@ -23,8 +23,11 @@ mod watched;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kube::Client;
+use switchyard_model::Event;
+use tokio::time::sleep;
 use tracing::info;
 
 use crate::convert::Interner;
@@ -33,6 +36,9 @@ use desk::{Desk, EndpointsDesk, Services, Slices};
 use follow::{Follower, Patience, Selection};
 use outage::Outages;
 use single::{CidrDesk, NodeDesk};
+
+/// A role or an API that is missing is asked for again after this time: clusters are upgraded.
+const REFUSED_REST: Duration = Duration::from_secs(600);
 
 /// How to reach the API server, and who we are.
 #[derive(Clone, Debug)]
@@ -43,6 +49,17 @@ pub struct Config {
     pub master: Option<String>,
     /// The own node's name.
     pub node_name: String,
+    /// Whether somebody needs ServiceCIDRs.
+    pub service_cidrs: ServiceCidrs,
+}
+
+/// Whether ServiceCIDRs are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceCidrs {
+    /// They are; where the server has none or refuses them, it goes on without.
+    Watched,
+    /// They are not asked for.
+    Ignored,
 }
 
 /// What all watches share.
@@ -61,12 +78,12 @@ struct Shared {
 pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> {
     let (client, server) = connect::client(&config).await?;
     info!(%server, "watching the API server");
-    run_with(&client, &config.node_name, &server, sink).await
+    run_with(&client, &config, &server, sink).await
 }
 
 async fn run_with(
     client: &Client,
-    node_name: &str,
+    config: &Config,
     server: &str,
     sink: Sink,
 ) -> Result<Infallible, SourceError> {
@@ -74,8 +91,8 @@ async fn run_with(
     tokio::join!(
         services(client, shared.clone()),
         endpoints(client, shared.clone()),
-        node(client, node_name, shared.clone()),
-        cidrs(client, shared),
+        node(client, &config.node_name, shared.clone()),
+        cidrs(client, config.service_cidrs, shared),
     );
     // Only watches that gave up come here, and that of Services never does.
     std::future::pending().await
@@ -110,9 +127,25 @@ async fn node(client: &Client, name: &str, shared: Shared) {
     Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
 }
 
-async fn cidrs(client: &Client, shared: Shared) {
-    let desk = CidrDesk::new(&shared);
-    let follower = Follower::new(client, Selection::default(), desk, shared.outages);
+async fn cidrs(client: &Client, wanted: ServiceCidrs, shared: Shared) {
+    if wanted == ServiceCidrs::Watched {
+        watch_cidrs(client, &shared).await;
+        info!(
+            "the API server gives no ServiceCIDRs (an older cluster or an older role); going on without them"
+        );
+    }
+    (shared.sink)(Event::ServiceCidrs(Vec::new()));
+    if wanted == ServiceCidrs::Watched {
+        loop {
+            sleep(REFUSED_REST).await;
+            watch_cidrs(client, &shared).await;
+        }
+    }
+}
+
+/// Follows ServiceCIDRs until the server refuses the first list.
+async fn watch_cidrs(client: &Client, shared: &Shared) {
+    let desk = CidrDesk::new(shared);
+    let follower = Follower::new(client, Selection::default(), desk, shared.outages.clone());
     follower.run(Patience::UntilRefused).await;
-    info!("the API server gives no ServiceCIDRs (an older cluster or an older role); going on without them");
 }

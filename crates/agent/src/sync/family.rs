@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
+use ipnet::IpNet;
 use switchyard_apply::report::{Kind, Progress, Report};
 use switchyard_apply::{Mode, flows};
 use switchyard_model::{Family, ServiceName};
@@ -79,6 +80,11 @@ impl FamilySync {
             self.health_state = HealthPorts::Stale;
         }
         self.mode.settle(settings);
+    }
+
+    /// Replaces the ranges of cluster IPs.
+    pub fn allocate_from(&mut self, ranges: &[IpNet]) {
+        self.mode.allocate_from(ranges);
     }
 
     /// Somebody else changed our rules.

@@ -10,6 +10,7 @@
 
 use std::time::Instant;
 
+use ipnet::IpNet;
 use switchyard_model::{Family, ServicePort, ServicePortName};
 use switchyard_netlink::nftables::{Batch, Comment, CommitError, Element, Generation, Nft, Table, TableId};
 use switchyard_plan::book::{Book, PortChanges, Replaced};
@@ -85,6 +86,17 @@ impl crate::Mode for NftMode {
     fn settle(&mut self, settings: Settings) {
         if *self.book().settings() != settings {
             self.planner.reset(|book, _| book.settle(settings));
+            self.kernel = Kernel::Unknown;
+        }
+    }
+
+    fn allocate_from(&mut self, ranges: &[IpNet]) {
+        let family = self.family();
+        let own = ranges.iter().filter(|range| Family::of(range.addr()) == family).map(IpNet::trunc);
+        // Ranges may overlap, and neighbours may be one: as few rules as possible.
+        let own = IpNet::aggregate(&own.collect());
+        if self.planner.config().service_cidrs != own {
+            self.planner.reset(|_, config| config.service_cidrs = own);
             self.kernel = Kernel::Unknown;
         }
     }

@@ -59,11 +59,16 @@ fn list(arguments: &[&str]) {
 fn play(scenario: &Scenario, family: Family) -> usize {
     let (mut running, mut tracker) = (mode(family), Tracker::new());
     for step in &scenario.steps {
+        running.allocate_from(&step.objects.service_cidrs);
         let report = running.sync(Instant::now(), take(&mut tracker, &step.objects, family), &mut |_| {});
         let name = &scenario.name;
         assert!(report.failure.is_none() && report.refused.is_empty(), "{name}, {family}: {report:?}");
         let changes = everything(&tracker.snapshot(), family);
-        let again = mode(family).sync(Instant::now(), changes, &mut |_| {});
+        let mut restarted = mode(family);
+        restarted.allocate_from(&step.objects.service_cidrs);
+        let again = restarted.sync(Instant::now(), changes, &mut |_| {});
+        restarted.allocate_from(&step.objects.service_cidrs.iter().copied().rev().collect::<Vec<_>>());
+        assert!(!restarted.needs_full_sync(Instant::now()), "{name}, {family}: equal ranges are no change");
         assert_eq!(
             (again.lines, again.restores),
             (0, 0),

@@ -11,6 +11,7 @@ use super::address::Symbol;
 /// A `kind: List` of all objects, with addresses of the given families, and the Node n1.
 pub fn to_manifests(objects: &Objects, families: &[Family]) -> String {
     let mut items: Vec<Value> = vec![node(objects, families)];
+    items.extend((!objects.service_cidrs.is_empty()).then(|| service_cidr(objects)));
     items.extend(objects.model_services(families).iter().map(|s| service(s, families)));
     items.extend(objects.model_slices(families).iter().map(slice));
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
@@ -28,6 +29,15 @@ fn node(objects: &Objects, families: &[Family]) -> Value {
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": "n1", "labels": labels },
         "status": { "addresses": families.iter().map(address).collect::<Vec<_>>() },
+    })
+}
+
+fn service_cidr(objects: &Objects) -> Value {
+    let cidrs: Vec<String> = objects.service_cidrs.iter().map(ToString::to_string).collect();
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": { "name": "kubernetes" },
+        "spec": { "cidrs": cidrs },
     })
 }
 

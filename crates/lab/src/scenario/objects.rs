@@ -91,6 +91,8 @@ pub struct Objects {
     pub services: BTreeMap<ServiceName, ServiceSpec>,
     /// Endpoints by Service.
     pub endpoints: BTreeMap<ServiceName, Vec<EndpointSpec>>,
+    /// Ranges from which cluster IPs are given out.
+    pub service_cidrs: Vec<IpNet>,
     /// Zone of node n1.
     pub zone: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipnet::IpNet;
 use switchyard_model::{Conditions, Protocol, ServiceName, TrafficPolicy};
 
 use super::address::Symbol;
@@ -56,6 +57,7 @@ fn statement(
             options.insert(name.to_owned(), value.to_owned());
         }
         "zone" => step.objects.zone = Some(rest.to_owned()),
+        "service-cidrs" => step.objects.service_cidrs = ranges(rest)?,
         "service" => service(&mut step.objects, rest)?,
         "endpoint" => endpoint(&mut step.objects, rest)?,
         "remove" => remove(&mut step.objects, rest)?,
@@ -84,6 +86,12 @@ fn number<T: std::str::FromStr>(text: &str) -> Parsed<T> {
 
 fn symbols(text: &str) -> Parsed<Vec<Symbol>> {
     text.split(',').map(|s| Symbol::parse(s).ok_or("unknown address symbol")).collect()
+}
+
+/// The ranges of both families; `none` takes them away.
+fn ranges(text: &str) -> Parsed<Vec<IpNet>> {
+    let ranges = text.split(',').filter(|text| *text != "none");
+    ranges.map(|text| text.parse().map_err(|_| "not a CIDR range")).collect()
 }
 
 fn policy(text: &str) -> Parsed<TrafficPolicy> {

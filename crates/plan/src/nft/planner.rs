@@ -77,6 +77,11 @@ impl Planner {
         &self.book
     }
 
+    /// What this mode alone needs to know.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Service ports with more endpoints than this mode has slots, and how many endpoints get no traffic for it.
     pub fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
         &self.left_out

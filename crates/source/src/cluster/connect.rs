@@ -67,13 +67,19 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::cluster::ServiceCidrs;
 
     const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
         clusters: [{name: k, cluster: {server: 'https://10.0.0.1:6443'}}]\n\
         contexts: [{name: c, context: {cluster: k, user: u}}]\nusers: [{name: u, user: {token: t}}]\n";
 
     async fn outcome(kubeconfig: Option<PathBuf>, master: Option<&str>) -> String {
-        let config = Config { kubeconfig, master: master.map(str::to_owned), node_name: "n1".to_owned() };
+        let config = Config {
+            kubeconfig,
+            master: master.map(str::to_owned),
+            node_name: "n1".to_owned(),
+            service_cidrs: ServiceCidrs::Ignored,
+        };
         match client(&config).await {
             Ok((_, url)) => url,
             Err(error) => error.to_string(),

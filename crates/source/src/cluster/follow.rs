@@ -81,7 +81,7 @@ impl Selection {
 pub(super) enum Patience {
     /// Never.
     Endless,
-    /// When the server refuses the list (403) or does not know it (404).
+    /// When the server refuses the first list (403) or does not know it (404).
     UntilRefused,
     /// When the server says that it has no such API group.
     UntilUnknown,
@@ -106,6 +106,7 @@ pub(super) struct Follower<C: Collector> {
     listing: Listing,
     /// Where to resume; nothing if a list is needed.
     version: Option<String>,
+    has_listed: bool,
     failures: u32,
     random: RandomState,
 }
@@ -121,6 +122,7 @@ impl<C: Collector> Follower<C> {
             outages,
             listing: Listing::Streamed,
             version: None,
+            has_listed: false,
             failures: 0,
             random: RandomState::new(),
         }
@@ -179,7 +181,9 @@ impl<C: Collector> Follower<C> {
     async fn gives_up(&self, patience: Patience, trouble: &Trouble) -> bool {
         match patience {
             Patience::Endless => false,
-            Patience::UntilRefused => matches!(trouble, Trouble::NotFound | Trouble::Forbidden),
+            Patience::UntilRefused => {
+                !self.has_listed && matches!(trouble, Trouble::NotFound | Trouble::Forbidden)
+            }
             Patience::UntilUnknown => *trouble == Trouble::NotFound && !self.is_group_known().await,
         }
     }
@@ -189,6 +193,12 @@ impl<C: Collector> Follower<C> {
         let Ok(Ok(list)) = timeout(ANSWER, self.client.list_api_groups()).await else { return true };
         let mut groups = list.groups.iter().filter(|group| group.name == C::Wire::GROUP);
         groups.any(|group| group.versions.iter().any(|version| version.version == "v1"))
+    }
+
+    fn finish_list(&mut self) {
+        self.collector.finish();
+        self.has_listed = true;
+        self.works();
     }
 
     /// Something good came from the server.
@@ -246,8 +256,7 @@ impl<C: Collector> Follower<C> {
             }
             let version = page.metadata.resource_version.filter(|version| !version.is_empty());
             self.version = Some(version.ok_or_else(|| Trouble::Garbled("a list without a version".into()))?);
-            self.collector.finish();
-            self.works();
+            self.finish_list();
             return Ok(());
         }
     }
@@ -269,8 +278,7 @@ impl<C: Collector> Follower<C> {
                 }
                 WatchEvent::Bookmark(mark) if mark.metadata.annotations.contains_key(LIST_END) => {
                     self.version = Some(mark.metadata.resource_version);
-                    self.collector.finish();
-                    self.works();
+                    self.finish_list();
                     return Ok(());
                 }
                 WatchEvent::Bookmark(_) => {}

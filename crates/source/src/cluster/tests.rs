@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use switchyard_model::Event;
 use tokio::sync::mpsc;
 
-use super::{Config, run};
+use super::{Config, ServiceCidrs, run};
 use server::{FakeServer, Reply, Script, refusal, stream};
 
 /// An event as one line.
@@ -97,6 +97,8 @@ const SLICES: &str = "/apis/discovery.k8s.io/v1/endpointslices";
 const NODES: &str = "/api/v1/nodes";
 const CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
+const NO_CIDRS: &str = "cidrs []";
+
 /// A script of answers by path; every other path is unknown to the server.
 fn script(answers: Vec<Answers>) -> Script {
     Arc::new(move |path, _| {
@@ -117,11 +119,19 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// A source whose news that there are no ServiceCIDRs are left out: most servers here have none.
     fn on(url: &str) -> Self {
+        Self::hearing(url, ServiceCidrs::Watched, |event| event != NO_CIDRS)
+    }
+
+    fn hearing(url: &str, service_cidrs: ServiceCidrs, is_heard: fn(&str) -> bool) -> Self {
         let (send, events) = mpsc::unbounded_channel();
-        let config = Config { kubeconfig: None, master: Some(url.to_owned()), node_name: "n1".to_owned() };
+        let master = Some(url.to_owned());
+        let config = Config { kubeconfig: None, master, node_name: "n1".to_owned(), service_cidrs };
         let task = tokio::spawn(async move {
-            let sink = Arc::new(move |event| send.send(show(&event)).unwrap_or_default());
+            let sink = Arc::new(move |event| {
+                let _ = Some(show(&event)).filter(|text| is_heard(text)).map(|text| send.send(text));
+            });
             panic!("the source ended: {:?}", run(config, sink).await.err());
         });
         Self { events, task }

@@ -98,6 +98,13 @@ fn networks(list: &Lax<List<String>>, path: &str, findings: &mut Findings) -> Ve
 pub(crate) fn service_cidr(wire: &wire::ServiceCidr) -> Converted<Vec<IpNet>> {
     let mut findings = Findings::about(object_name::<wire::ServiceCidr>(&wire.metadata));
     let spec = findings.required(&wire.spec, "spec");
-    let value = spec.map(|spec| networks(&spec.cidrs, "spec.cidrs", &mut findings));
+    let value = spec.map(|spec| {
+        let mut ranges = networks(&spec.cidrs, "spec.cidrs", &mut findings);
+        if ranges.iter().any(|range| range.prefix_len() == 0) {
+            ranges.retain(|range| range.prefix_len() > 0);
+            findings.say("spec.cidrs holds a range of all addresses, of which no traffic would be left; it is left out".to_owned());
+        }
+        ranges
+    });
     findings.with(value)
 }

@@ -191,7 +191,7 @@ impl Library {
         if before.is_none_or(|before| before.node != node) {
             (self.sink)(Event::Node(node.clone()));
         }
-        if before.map_or(!cidrs.is_empty(), |before| before.cidrs != cidrs) {
+        if before.is_none_or(|before| before.cidrs != cidrs) {
             (self.sink)(Event::ServiceCidrs(cidrs.clone()));
         }
         if is_first || self.unsent.services {

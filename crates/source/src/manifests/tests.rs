@@ -130,7 +130,7 @@ fn only_lists_that_may_differ_are_sent_again() {
     let mut bench = Bench::new(|_| {});
     bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.1"));
     bench.write("b.yaml", service("b", "10.96.0.2"));
-    assert_eq!(bench.refresh().len(), 3, "node, services and slices");
+    assert_eq!(bench.refresh().len(), 4, "node, ranges, services and slices");
     bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.1") + "# a remark\n");
     assert!(bench.refresh().is_empty());
     bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.2"));
@@ -143,7 +143,7 @@ fn only_lists_that_may_differ_are_sent_again() {
 #[test]
 fn an_empty_directory_is_an_empty_but_complete_list() {
     let mut bench = Bench::new(|_| ());
-    assert_eq!(bench.refresh(), ["node n1 []", "services ", "slices "]);
+    assert_eq!(bench.refresh(), ["node n1 []", "cidrs []", "services ", "slices "]);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_broken_file_keeps_its_last_good_content() {
         events[0].starts_with("complaints file b.yaml: the document at line 8 is not valid YAML"),
         "{events:?}"
     );
-    assert_eq!(events[2], "services default/a[10.96.0.1] default/b[10.96.0.2]");
+    assert_eq!(events[3], "services default/a[10.96.0.1] default/b[10.96.0.2]");
 
     for broken in ["kind: [\n".as_bytes(), b"kind: Service \xff", &[b'#'; 5000]] {
         bench.write("a.yaml", broken);
@@ -206,7 +206,7 @@ fn files_that_cannot_be_read_say_why() {
     assert_eq!(events[1], "complaints file latin.yaml: it is not UTF-8 text (byte 6); save it as UTF-8");
     assert_eq!(events.len(), 2, "broken files alone are no reason to forget everything: {events:?}");
     bench.write("good.yaml", service("a", "10.96.0.1"));
-    assert_eq!(bench.refresh(), ["node n1 []", "services default/a[10.96.0.1]", "slices "]);
+    assert_eq!(bench.refresh(), ["node n1 []", "cidrs []", "services default/a[10.96.0.1]", "slices "]);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn bad_objects_are_complained_about_until_they_are_good_or_gone() {
         events[0].starts_with("complaints Service Bad: metadata.name `Bad` is not a valid name"),
         "{events:?}"
     );
-    assert_eq!(events[2], "services default/a[10.96.0.1]");
+    assert_eq!(events[3], "services default/a[10.96.0.1]");
     bench.write("a.yaml", service("a", "10.96.0.1"));
     assert_eq!(bench.refresh(), ["complaints Service Bad: "]);
 }
@@ -233,7 +233,7 @@ fn the_same_object_in_two_files_is_used_once() {
         events[0].contains("and again in") && events[0].starts_with("complaints Service a"),
         "{events:?}"
     );
-    assert_eq!(events[2], "services default/a[10.96.0.2]");
+    assert_eq!(events[3], "services default/a[10.96.0.2]");
 }
 
 #[test]
@@ -245,7 +245,8 @@ fn a_path_that_is_missing_or_vanishes_never_means_that_all_is_gone() {
     assert!(events[0].starts_with("complaints file later: it cannot be read"), "{events:?}");
     fs::create_dir(&path).expect("made");
     fs::write(path.join("a.yaml"), service("a", "10.96.0.1")).expect("written");
-    let want = ["complaints file later: ", "node n1 []", "services default/a[10.96.0.1]", "slices "];
+    let want =
+        ["complaints file later: ", "node n1 []", "cidrs []", "services default/a[10.96.0.1]", "slices "];
     assert_eq!(bench.refresh(), want);
     fs::remove_dir_all(&path).expect("removed");
     let events = bench.refresh();

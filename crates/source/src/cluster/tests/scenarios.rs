@@ -192,3 +192,33 @@ async fn an_old_cluster_gives_endpoints() {
     assert_eq!(server.count(CIDRS), 1, "given up");
     assert!(server.count(SERVICES) > 1, "never given up");
 }
+
+#[tokio::test]
+async fn service_cidrs_that_are_refused_stop_nothing_and_known_ones_stay() {
+    let services = || Answers::new(SERVICES, [streamed(vec![service("a", 1)], 5).1]);
+    for code in [403, 404] {
+        let server = FakeServer::start(script(vec![services(), Answers::new(CIDRS, [refusal(code)])])).await;
+        let mut running = Running::hearing(&server.url, ServiceCidrs::Watched, |_| true);
+        assert_eq!(running.next(2).await, [NO_CIDRS, "services ns/a"]);
+        running.nothing().await;
+        assert_eq!(server.count(CIDRS), 1, "not asked again and again");
+    }
+    let server = FakeServer::start(script(vec![services()])).await;
+    let mut running = Running::hearing(&server.url, ServiceCidrs::Ignored, |_| true);
+    assert_eq!(running.next(2).await, [NO_CIDRS, "services ns/a"]);
+    assert_eq!(server.count(CIDRS), 0, "nobody needs them");
+
+    // The role loses them later: what is known stays in use, and is brought up to date when they come back.
+    let cidr = |name: &str, range: &str| json!({"metadata": {"name": name, "resourceVersion": "4"}, "spec": {"cidrs": [range, "0.0.0.0/0"]}});
+    let (first, first_reply) = streamed(vec![cidr("a", "10.96.0.0/16"), cidr("b", "10.96.0.0/16")], 5);
+    let (_second, second_reply) = streamed(vec![cidr("b", "10.97.0.0/16")], 20);
+    let answers = Answers::new(CIDRS, [first_reply, refusal(403), refusal(404), second_reply]);
+    let server = FakeServer::start(script(vec![answers])).await;
+    let mut running =
+        Running::hearing(&server.url, ServiceCidrs::Watched, |event| event.starts_with("cidrs"));
+    assert_eq!(running.next(1).await, ["cidrs [10.96.0.0/16]"]);
+    first.send(line("DELETED", cidr("a", "10.96.0.0/16"))).expect("open");
+    assert_eq!(running.next(1).await, ["cidrs [10.96.0.0/16]"], "the other object has it too");
+    first.send(line("ERROR", status(410))).expect("open");
+    assert_eq!(running.next(1).await, ["cidrs [10.97.0.0/16]"]);
+}
