@@ -12,21 +12,14 @@ use switchyard_model::{Changes, Complaint, Event, Family, ObjectName, Tracker};
 /// What woke the loop.
 #[derive(Debug)]
 pub enum Wake {
-    /// Something changed, or somebody harmed our rules; see [`Board::take`].
+    /// Something changed; see [`Board::take`].
     Work,
+    /// Somebody harmed our rules; see [`Board::take_harm`].
+    Harm,
     /// The time is over.
     Time,
     /// The process ends.
     Stop,
-}
-
-/// What the loop takes from the board.
-#[derive(Debug, Default)]
-pub struct Taken {
-    /// What changed; `None` until the first lists are complete.
-    pub changes: Option<Changes>,
-    /// Families whose rules somebody else changed, and who, as far as is known.
-    pub harmed: BTreeMap<Family, String>,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +30,8 @@ struct Inner {
     new_complaints: bool,
     /// Something was posted since the loop last looked.
     is_posted: bool,
+    /// Harm was posted since the loop last looked.
+    is_harm_posted: bool,
     is_stopping: bool,
     /// Families whose rules are in the kernel.
     written: BTreeSet<Family>,
@@ -64,8 +59,9 @@ impl Board {
         Arc::default()
     }
 
-    /// Takes in what a source saw.
-    pub fn post(&self, event: Event) -> Posted {
+    /// Takes in what a source saw. What it means is told to `announce` before the loop can take it: a sync may be over
+    /// before this returns, and must not be followed by the news that something waits.
+    pub fn post(&self, event: Event, announce: impl FnOnce(Posted)) {
         let mut inner = self.lock();
         if let Event::Complaints(object, list) = &event {
             if list.is_empty() {
@@ -78,19 +74,18 @@ impl Board {
         let was_complete = inner.tracker.is_complete();
         inner.tracker.apply(event);
         let is_work = inner.tracker.has_changes() || was_complete != inner.tracker.is_complete();
-        let pending = inner.tracker.pending();
+        announce(Posted { is_work, pending: inner.tracker.pending() });
         if is_work || inner.new_complaints {
             inner.is_posted = true;
             self.posted.notify_all();
         }
-        Posted { is_work, pending }
     }
 
     /// Somebody else changed our rules.
     pub fn harm(&self, families: impl IntoIterator<Item = Family>, by: &str) {
         let mut inner = self.lock();
         inner.harmed.extend(families.into_iter().map(|family| (family, by.to_owned())));
-        inner.is_posted = true;
+        inner.is_harm_posted = true;
         self.posted.notify_all();
     }
 
@@ -110,6 +105,9 @@ impl Board {
             if std::mem::take(&mut inner.is_posted) {
                 return Wake::Work;
             }
+            if std::mem::take(&mut inner.is_harm_posted) {
+                return Wake::Harm;
+            }
             let Some(deadline) = deadline else {
                 inner = self.posted.wait(inner).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -121,11 +119,14 @@ impl Board {
         }
     }
 
-    /// Takes everything that waits.
-    pub fn take(&self) -> Taken {
-        let mut inner = self.lock();
-        let changes = inner.tracker.take();
-        Taken { changes, harmed: std::mem::take(&mut inner.harmed) }
+    /// Takes what changed; `None` until the first lists are complete.
+    pub fn take(&self) -> Option<Changes> {
+        self.lock().tracker.take()
+    }
+
+    /// Takes the families whose rules somebody else changed, and who, as far as is known.
+    pub fn take_harm(&self) -> BTreeMap<Family, String> {
+        std::mem::take(&mut self.lock().harmed)
     }
 
     /// Says that the rules of a family are in the kernel.
@@ -172,25 +173,55 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::Duration;
 
     use super::*;
 
+    fn is_work(board: &Board, event: Event) -> bool {
+        let mut is_work = false;
+        board.post(event, |posted| is_work = posted.is_work);
+        is_work
+    }
+
     #[test]
     fn the_loop_wakes_once_for_many_events() {
         let board = Board::new();
-        assert!(!board.post(Event::Services(vec![])).is_work);
-        assert!(board.take().changes.is_none(), "half a picture is never taken");
-        assert!(board.post(Event::Slices(vec![])).is_work);
+        assert!(!is_work(&board, Event::Services(vec![])));
+        assert!(board.take().is_none(), "half a picture is never taken");
+        assert!(is_work(&board, Event::Slices(vec![])));
         assert!(matches!(board.wait(None), Wake::Work));
-        assert!(board.take().changes.is_some());
+        assert!(board.take().is_some());
         let soon = Some(Instant::now() + Duration::from_millis(5));
         assert!(matches!(board.wait(soon), Wake::Time));
         board.harm([Family::V4], "nft");
-        assert!(matches!(board.wait(None), Wake::Work));
-        assert_eq!(board.take().harmed.len(), 1);
+        assert!(matches!(board.wait(None), Wake::Harm));
+        assert!(board.take().is_some_and(|changes| changes.ports.is_empty()));
+        assert_eq!(board.take_harm().len(), 1, "harm waits until it is asked for");
         board.stop();
         assert!(matches!(board.wait(None), Wake::Stop));
+    }
+
+    #[test]
+    fn what_waits_is_announced_before_it_can_be_taken() {
+        let board = Board::new();
+        board.post(Event::Services(vec![]), |_| {});
+        let taker = board.clone();
+        let (send, receive) = std::sync::mpsc::channel();
+        let sync = send.clone();
+        let taking = thread::spawn(move || {
+            while taker.take().is_none() {
+                thread::yield_now();
+            }
+            sync.send("taken")
+        });
+        board.post(Event::Slices(vec![]), |_| {
+            // As long as it takes for the other thread to be quicker, if it could be.
+            thread::sleep(Duration::from_millis(20));
+            send.send("announced").unwrap();
+        });
+        taking.join().unwrap().unwrap();
+        assert_eq!(receive.iter().take(2).collect::<Vec<_>>(), ["announced", "taken"]);
     }
 
     #[test]
@@ -198,10 +229,10 @@ mod tests {
         let board = Board::new();
         let object = ObjectName::new("Service", "ns", "web");
         let complaint = Complaint { object: object.clone(), problem: "port 0".into() };
-        board.post(Event::Complaints(object.clone(), vec![complaint]));
+        board.post(Event::Complaints(object.clone(), vec![complaint]), |_| {});
         assert_eq!(board.complaints().map(|c| c.len()), Some(1));
         assert!(board.complaints().is_none(), "nothing new");
-        board.post(Event::Complaints(object, vec![]));
+        board.post(Event::Complaints(object, vec![]), |_| {});
         assert_eq!(board.complaints().map(|c| c.len()), Some(0));
     }
 

@@ -169,10 +169,11 @@ fn sink(families: &[Family], board: &Arc<Board>, health: &Arc<ProxyHealth>, metr
     let (board, health, metrics) = (board.clone(), health.clone(), metrics.clone());
     let families = families.to_vec();
     Arc::new(move |event| {
-        let posted = board.post(event);
-        if posted.is_work {
-            sync::queued(&families, &health, &metrics, posted.pending);
-        }
+        board.post(event, |posted| {
+            if posted.is_work {
+                sync::queued(&families, &health, &metrics, posted.pending);
+            }
+        });
     })
 }
 

@@ -11,6 +11,7 @@
 mod family;
 mod told;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,7 +26,7 @@ use switchyard_serve::metrics::Metrics;
 pub use family::{FamilySync, with_causes};
 use told::Told;
 
-use crate::board::{Board, Taken, Wake};
+use crate::board::{Board, Wake};
 use crate::pace::{Next, Outcome, Pace};
 
 /// How long the own Node is waited for before rules are written without its facts.
@@ -96,7 +97,7 @@ impl Loop {
             let now = Instant::now();
             let deadline = match (self.pace.next(now), self.patience(started, now)) {
                 (Next::RunNow, Patience::Over) => {
-                    self.once();
+                    self.once(&BTreeMap::new());
                     continue;
                 }
                 (Next::RunNow, Patience::Until(at)) => at,
@@ -105,7 +106,7 @@ impl Loop {
             };
             match self.board.wait(self.earliest(deadline)) {
                 Wake::Work => self.pace.request(),
-                Wake::Time => {}
+                Wake::Harm | Wake::Time => {}
                 Wake::Stop => return,
             }
             self.repair();
@@ -148,19 +149,19 @@ impl Loop {
             return;
         }
         let rest = if quiet > REPAIR_REST.1 * 2 { REPAIR_REST.0 } else { (rest * 2).min(REPAIR_REST.1) };
-        self.once();
+        self.once(&self.board.take_harm());
         self.waiting.repair = Some((rest, Instant::now()));
     }
 
-    /// One run over all families.
-    fn once(&mut self) {
+    /// One run over all families. The rules of those that were harmed are not trusted.
+    fn once(&mut self, harmed: &BTreeMap<Family, String>) {
         self.pace.started();
-        let Taken { changes, harmed } = self.board.take();
+        let changes = self.board.take();
         for (family, by) in harmed {
-            if let Some(sync) = self.families.iter_mut().find(|f| f.family() == family) {
+            if let Some(sync) = self.families.iter_mut().find(|f| f.family() == *family) {
                 tracing::warn!(%family, %by, "our rules were changed by another program; writing them again");
                 sync.distrust();
-                self.metrics.rules_repaired(family, 1);
+                self.metrics.rules_repaired(*family, 1);
             }
         }
         let mut outcome = Outcome::Done;

@@ -1,10 +1,11 @@
 //! What happens to traffic while things change: endpoints and Services come and go, other programs flush tables, the proxy is killed,
-//! restores fail. Real packets, both iptables variants.
+//! restores fail. Real packets, every mode.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
-#[path = "common/world.rs"]
-mod world;
+#[macro_use]
+#[path = "common/all.rs"]
+mod common;
 
 #[path = "lab_changes/endpoints.rs"]
 mod endpoints;

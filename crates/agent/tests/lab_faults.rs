@@ -1,9 +1,10 @@
 //! Bad input and bad surroundings, with the proxy running in a lab: a clear word to the operator, nothing lost for the others, no panic.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
-#[path = "common/world.rs"]
-mod world;
+#[macro_use]
+#[path = "common/all.rs"]
+mod common;
 
 #[path = "lab_faults/crowded.rs"]
 mod crowded;

@@ -2,11 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-#[path = "common/proxy.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod proxy;
-#[path = "common/stage.rs"]
-mod stage;
+#[macro_use]
+#[path = "common/all.rs"]
+mod common;
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +12,9 @@ use switchyard_lab::scenario::{Mode, Scenario, to_manifests};
 use switchyard_lab::{Lab, Node};
 use switchyard_model::Family;
 
-use proxy::{Bench, Variant};
-use stage::Stage;
+use common::proxy::Bench;
+use common::stage::Stage;
+use common::variant::Variant;
 
 const SERVICE: &str = "service-cidrs 10.96.0.0/16,fd00:10:96::/112\n\
                        service web cluster.1:80/tcp nodeport=30080\n\

@@ -3,10 +3,9 @@
 //! Besides the flows, each scenario shows that the agent does not take its own writes for somebody else's, that rules outlive it, and
 //! that `--cleanup` leaves nothing.
 
-#[path = "common/proxy.rs"]
-mod proxy;
-#[path = "common/stage.rs"]
-mod stage;
+#[macro_use]
+#[path = "common/all.rs"]
+mod common;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +16,9 @@ use switchyard_lab::Lab;
 use switchyard_lab::scenario::{Mode, Scenario, Step, to_manifests};
 use switchyard_model::Family;
 
-use proxy::{Agent, Bench, Variant, say, scenarios};
-use stage::Stage;
+use common::proxy::{Agent, Bench, scenarios};
+use common::stage::Stage;
+use common::variant::{Variant, say};
 
 /// Scenarios at one time: they mostly wait.
 const AT_ONCE: usize = 3;

@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use switchyard_lab::Host;
 use switchyard_lab::scenario::address::{Symbol, wire_family};
 use switchyard_model::Family;
 
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the proxy tells its metrics, and its health.
+pub(crate) const METRICS: &str = "127.0.0.1:10249";
+pub(crate) const HEALTH: &str = "127.0.0.1:10256";
 
 /// `symbol:port` as an address of a family.
 pub(crate) fn at(target: &str, family: Family) -> SocketAddr {
@@ -24,15 +29,18 @@ pub(crate) fn ip(host: &Host, family: Family) -> std::net::IpAddr {
     host.ip(wire_family(family))
 }
 
+/// The series of a metric of the proxy that runs here, by labels; none if it does not answer.
+pub(crate) fn series(host: &Host, name: &str) -> BTreeMap<String, f64> {
+    let page = http(host, METRICS, "/metrics").unwrap_or_default().1;
+    let lines = page.lines().filter_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
+    let lines = lines.filter(|(labels, _)| labels.is_empty() || labels.starts_with('{'));
+    lines.filter_map(|(labels, value)| Some((labels.to_owned(), value.parse().ok()?))).collect()
+}
+
 /// True if every change that was seen is written, by the proxy's own word.
 pub(crate) fn is_idle(host: &Host) -> bool {
-    let page = http(host, "127.0.0.1:10249", "/metrics").unwrap_or_default().1;
-    let series = |name: &str| -> BTreeMap<String, f64> {
-        let values = page.lines().filter_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
-        values.filter_map(|(labels, value)| Some((labels.to_owned(), value.parse().ok()?))).collect()
-    };
-    let done = series("kubeproxy_sync_proxy_rules_last_timestamp_seconds");
-    let asked = series("kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds");
+    let done = series(host, "kubeproxy_sync_proxy_rules_last_timestamp_seconds");
+    let asked = series(host, "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds");
     !asked.is_empty() && asked.iter().all(|(labels, at)| done.get(labels).is_some_and(|done| done >= at))
 }
 
@@ -56,20 +64,21 @@ pub(crate) fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// GET on a host: status, and headers with the body.
-pub(crate) fn http(host: &Host, to: &str, path: &str) -> Option<(u16, String)> {
-    let ask = || -> std::io::Result<String> {
-        let to: SocketAddr = to.parse().unwrap();
+/// GET from a host: status and body.
+pub(crate) fn http(from: &Host, to: impl ToSocketAddrs, path: &str) -> anyhow::Result<(u16, String)> {
+    let to = to.to_socket_addrs()?.next().ok_or_else(|| anyhow!("no address"))?;
+    let text = from.run(|| -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        Ok(text)
-    };
-    let text = host.run(ask).ok()?.ok()?;
-    let status = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some((status, text))
+        stream
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n").as_bytes())?;
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    })??;
+    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let (_, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+    Ok((status.ok_or_else(|| anyhow!("no HTTP answer: {text:?}"))?, body.to_owned()))
 }
 
 /// Writes an executable shell script.
@@ -80,20 +89,4 @@ pub(crate) fn script(path: &Path, text: &str) {
     std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
     std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::rename(draft, path).unwrap();
-}
-
-/// Lines of a save, each with its table, without comments and counters.
-pub(crate) fn sorted(tool: &str, save: &str) -> String {
-    let mut table = "";
-    let mut lines = Vec::new();
-    for line in save.lines() {
-        if let Some(name) = line.strip_prefix('*') {
-            table = name;
-        } else if !line.starts_with('#') && line != "COMMIT" {
-            let line = if line.starts_with(':') { line.split(" [").next().unwrap() } else { line };
-            lines.push(format!("{tool} {table} {line}\n"));
-        }
-    }
-    lines.sort();
-    lines.concat()
 }

@@ -13,7 +13,7 @@ use switchyard_lab::scenario::{Expected, Flow, Mode, Scenario, Seen};
 use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Transport, address};
 use switchyard_model::{Family, Protocol};
 
-use super::proxy::http;
+use super::looking::http;
 
 /// How often a set of pods is dialled at least, and at most until each of them was seen. With five pods the odds of missing one by
 /// chance are 1 in 10^18.

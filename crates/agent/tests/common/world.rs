@@ -3,11 +3,6 @@
 //! In: statements of the scenario language, which add up. Out: who answers, rules, metrics, logs. Waiting is always for something that
 //! can be seen, up to [`PATIENCE`]. When a [`World`] ends, no log of the proxy may tell of a panic.
 
-#![allow(dead_code, unused_imports, reason = "each test program uses another part")]
-
-#[path = "looking.rs"]
-mod looking;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -20,30 +15,15 @@ use switchyard_lab::scenario::{CLUSTER_CIDR, Scenario, to_manifests};
 use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Process, Transport};
 use switchyard_model::Family;
 
-pub(crate) use looking::{PATIENCE, at, eventually, http, ip, script, within};
-use looking::{is_idle, sorted};
+use super::looking::{HEALTH, at, eventually, http, ip, is_idle, series};
+use super::ruleset;
+use super::variant::Variant;
 
 /// The port that every pod answers on, over TCP and UDP.
 pub(crate) const POD_PORT: u16 = 8080;
 
 /// An endpoint that never answers: no pod is made for it.
 const NOBODY: &str = "n2.240";
-
-/// Which iptables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Variant {
-    Nft,
-    Legacy,
-}
-
-impl Variant {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Nft => "nft",
-            Self::Legacy => "legacy",
-        }
-    }
-}
 
 /// See the module.
 pub(crate) struct World {
@@ -60,7 +40,7 @@ pub(crate) struct World {
 impl World {
     /// A lab without a proxy yet; prints why if there can be none.
     pub(crate) fn new_or_skip(variant: Variant) -> Option<Self> {
-        let lab = Lab::new_or_skip()?;
+        let lab = Lab::new_or_skip().filter(|lab| variant.is_usable(lab))?;
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("manifests")).unwrap();
         let (script, pods, agent, runs) = Default::default();
@@ -133,29 +113,25 @@ impl World {
         std::fs::rename(draft, self.manifests().join(name)).unwrap();
     }
 
-    /// A Service that nothing else uses; a rule with its port shows that what was written before it is being put in force.
-    fn mark(&self) -> String {
+    /// A Service that nothing else uses; rules for its port show that what was written before it is being put in force.
+    fn mark(&self) -> u16 {
         let mut revision = self.revision.borrow_mut();
         *revision += 1;
         let marker = format!("service marker cluster.250:{revision}/tcp\nendpoint marker {NOBODY}:1\n");
         self.script.borrow_mut().push_str(&marker);
         self.rewrite();
-        format!("--dport {revision} -j KUBE-SVC-")
+        *revision
     }
 
     /// Waits until what was written so far is in force in both families.
     pub(crate) fn settle(&self) {
         let mark = self.mark();
-        self.wait_for_mark(self.n1(), &mark);
+        self.wait_for_mark(self.n1(), mark);
     }
 
-    fn wait_for_mark(&self, host: &Host, mark: &str) {
-        let has = |tool: &str| {
-            let tool = format!("{tool}-{}-save", self.variant.name());
-            host.exec_ok(&tool, &["-t", "nat"]).is_ok_and(|text| text.contains(mark))
-        };
-        // IPv6 comes last; after the rules, chains may still have to go.
-        eventually("the rules are written", || has("ip6tables") && has("iptables") && is_idle(host));
+    fn wait_for_mark(&self, host: &Host, mark: u16) {
+        // After the rules, chains may still have to go.
+        eventually("the rules are written", || ruleset::has_mark(host, self.variant, mark) && is_idle(host));
     }
 
     /// The agent's command line for this world.
@@ -170,7 +146,7 @@ impl World {
     pub(crate) fn flags(&self) -> [String; 4] {
         [
             "--hostname-override=n1".to_owned(),
-            format!("--iptables-backend={}", self.variant.name()),
+            self.variant.flag(),
             format!("--cluster-cidr={CLUSTER_CIDR}"),
             "--iptables-min-sync-period=0s".to_owned(),
         ]
@@ -227,24 +203,37 @@ impl World {
         eventually(&format!("{text:?} in the log"), || self.log().contains(text));
     }
 
-    /// Every rule of n1, sorted, without counters.
+    /// Every rule of n1, see [`ruleset`].
     pub(crate) fn rules(&self) -> String {
-        self.rules_of(self.n1())
+        ruleset::rules(self.n1(), self.variant)
     }
 
-    fn rules_of(&self, host: &Host) -> String {
-        let tools = ["iptables", "ip6tables"].map(|tool| format!("{tool}-{}-save", self.variant.name()));
-        tools.iter().map(|tool| sorted(tool, &host.exec_ok::<&str>(tool, &[]).unwrap())).collect()
+    /// True if the proxy has written any rule.
+    pub(crate) fn has_rules(&self) -> bool {
+        match self.variant {
+            Variant::Nftables => !self.rules().is_empty(),
+            Variant::Nft | Variant::Legacy => self.rules().contains("KUBE-"),
+        }
     }
 
-    /// The rules must be those that a proxy writes which starts with the present objects on a node without any: it runs on n2, as n1.
+    /// A node without rules that has the addresses of n1, which nobody can reach: it is made of a pod.
+    fn twin(&self) -> Host {
+        let twin = self.lab.add_pod(Node::N2, 239).unwrap();
+        for family in Family::ALL {
+            let address = ip(self.n1(), family).to_string();
+            twin.exec_ok("ip", &["address", "add", &address, "dev", "lo"]).unwrap();
+        }
+        twin
+    }
+
+    /// The rules must be those that a proxy writes which starts with the present objects on a node without any.
     pub(crate) fn assert_as_fresh(&self) {
         let mark = self.mark();
-        let host = self.lab.node(Node::N2);
-        let _fresh = host.start(&mut self.command(&[]), &self.path("fresh.log")).unwrap();
-        self.wait_for_mark(host, &mark);
-        self.wait_for_mark(self.n1(), &mark);
-        let (fresh, now) = (self.rules_of(host), self.rules());
+        let twin = self.twin();
+        let _fresh = twin.start(&mut self.command(&[]), &self.path("fresh.log")).unwrap();
+        self.wait_for_mark(&twin, mark);
+        self.wait_for_mark(self.n1(), mark);
+        let (fresh, now) = (ruleset::rules(&twin, self.variant), self.rules());
         let only = |a: &str, b: &str| -> String {
             let b: BTreeSet<&str> = b.lines().collect();
             a.lines().filter(|line| !b.contains(line)).map(|line| format!("{line}\n")).collect()
@@ -264,7 +253,7 @@ impl World {
     /// Runs iptables (or ip6tables) of this variant on n1.
     pub(crate) fn iptables(&self, tool: &str, arguments: &[&str]) -> String {
         let lock = format!("XTABLES_LOCKFILE={}", self.lock_file().display());
-        let tool = format!("{tool}-{}", self.variant.name());
+        let tool = format!("{tool}-{}", self.variant.backend().unwrap());
         let all = [&[lock.as_str(), tool.as_str(), "-w", "5"], arguments].concat();
         self.n1().exec_ok("env", &all).unwrap()
     }
@@ -292,16 +281,18 @@ impl World {
         }
     }
 
-    /// The sum of all series of a metric whose line contains `label`.
+    /// The sum of all series of a metric whose labels contain `label`.
     pub(crate) fn metric(&self, name: &str, label: &str) -> f64 {
-        let (_, page) = http(self.n1(), "127.0.0.1:10249", "/metrics").unwrap_or_default();
-        let lines = page.lines().filter(|l| l.starts_with(name) && l.contains(label));
-        lines.filter_map(|l| l.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+        series(self.n1(), name)
+            .iter()
+            .filter(|(labels, _)| labels.contains(label))
+            .map(|(_, value)| value)
+            .sum()
     }
 
     /// A page of the health server: status and body.
     pub(crate) fn health(&self, path: &str) -> (u16, String) {
-        http(self.n1(), "127.0.0.1:10256", path).unwrap_or_default()
+        http(self.n1(), HEALTH, path).unwrap_or_default()
     }
 }
 
@@ -317,21 +308,4 @@ impl Drop for World {
             assert!(!log.contains("panicked"), "{log}");
         }
     }
-}
-
-/// Makes one test per iptables variant out of a function that takes the variant.
-#[macro_export]
-macro_rules! both_variants {
-    ($($name:ident),+ $(,)?) => { $(
-        mod $name {
-            #[test]
-            fn nft() {
-                super::$name($crate::world::Variant::Nft);
-            }
-            #[test]
-            fn legacy() {
-                super::$name($crate::world::Variant::Legacy);
-            }
-        }
-    )+ };
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use switchyard_lab::{Dial, Held};
 use switchyard_model::Family;
 
-use crate::both_variants;
-use crate::world::{Variant, World, at};
+use crate::common::looking::at;
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
-both_variants![
+every_mode![
     a_held_connection_survives_while_new_ones_avoid_a_removed_endpoint,
     a_terminating_endpoint_keeps_its_connection_and_serves_as_last_resort,
 ];

@@ -9,10 +9,11 @@ use switchyard_lab::{Dial, Held, Transport};
 use switchyard_model::Family;
 use switchyard_netlink::conntrack::{Conntrack, Filter, Flow};
 
-use crate::both_variants;
-use crate::world::{Variant, World, at, eventually, ip};
+use crate::common::looking::{at, eventually, ip};
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
-both_variants![
+every_mode![
     a_udp_client_follows_a_replaced_endpoint,
     a_udp_client_reaches_an_endpoint_that_comes_after_none,
     the_flow_of_a_deleted_service_goes,

@@ -6,7 +6,9 @@ use switchyard_lab::Dial;
 use switchyard_lab::Transport::Tcp;
 use switchyard_model::Family;
 
-use crate::world::{Variant, World, at, eventually, script};
+use crate::common::looking::{at, eventually, script};
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
 const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080";
 const REPAIRED: &str = "switchyard_rules_repaired_total";

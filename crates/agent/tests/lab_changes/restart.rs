@@ -1,15 +1,16 @@
 //! The proxy is killed and started again, or has very much to do, while connections are made all the time.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use switchyard_lab::{Dial, Host};
+use switchyard_lab::Dial;
 use switchyard_model::Family;
 
-use crate::both_variants;
-use crate::world::{Variant, World, at, eventually, script};
+use crate::common::looking::{PATIENCE, at, eventually, script};
+use crate::common::traffic::while_connecting;
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
-both_variants![
+every_mode![
     killed_at_any_moment_it_converges_and_no_connection_fails,
     churn_of_other_services_disturbs_nobody,
     a_restart_without_changes_changes_nothing,
@@ -55,41 +56,6 @@ fn crowd(numbers: std::ops::Range<u16>, endpoint: &str) -> String {
 
 const WEB: &str =
     "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\nendpoint web n2.1:8080\n";
-
-/// Connects all the time while `body` runs; nothing may fail.
-fn while_connecting(world: &World, body: impl FnOnce()) {
-    world.refuse_untranslated();
-    let (stop, made) = (AtomicBool::new(false), AtomicU32::new(0));
-    let caller = world.pod("n1.9");
-    std::thread::scope(|scope| {
-        let work = scope.spawn(|| connect_until(&caller, &stop, &made));
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        stop.store(true, Ordering::Relaxed);
-        let failures = work.join().unwrap();
-        if let Err(panic) = outcome {
-            std::panic::resume_unwind(panic);
-        }
-        assert!(failures.is_empty(), "{failures:?}");
-    });
-    let made = made.into_inner();
-    eprintln!("{made} connections");
-    assert!(made > 20, "only {made} connections were tried");
-}
-
-fn connect_until(caller: &Host, stop: &AtomicBool, made: &AtomicU32) -> Vec<String> {
-    let mut failures = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        for family in Family::ALL {
-            let answer = caller.dial(&Dial::tcp(at("cluster.1:80", family)).within(Duration::from_secs(10)));
-            if answer.name().is_none() {
-                failures.push(format!("connection {}: {family}: {answer:?}", made.load(Ordering::Relaxed)));
-            }
-            made.fetch_add(1, Ordering::Relaxed);
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    failures
-}
 
 fn kill_after(world: &World, ms: u64) {
     let ended = world.agent(|agent| agent.wait(Duration::from_millis(ms))).unwrap();
@@ -154,7 +120,7 @@ fn a_restart_without_changes_changes_nothing(variant: Variant) {
     let before = world.rules();
     for _ in 0..2 {
         world.agent(|agent| agent.terminate().unwrap());
-        let status = world.agent(|agent| agent.wait(crate::world::PATIENCE)).unwrap();
+        let status = world.agent(|agent| agent.wait(PATIENCE)).unwrap();
         assert!(status.is_some_and(|s| s.success()));
         assert_eq!(world.rules(), before, "SIGTERM leaves the rules");
         world.start(&[]);

@@ -2,10 +2,11 @@
 
 use switchyard_lab::Transport::Tcp;
 
-use crate::both_variants;
-use crate::world::{Variant, World, eventually, script};
+use crate::common::looking::{eventually, script};
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
-both_variants![
+iptables_only![
     a_service_that_is_refused_by_line_is_set_aside,
     a_service_that_is_refused_without_a_line_is_found,
     a_service_that_is_refused_later_is_set_aside_and_the_old_one_kept,
@@ -26,7 +27,7 @@ fn objects() -> String {
 /// Puts a script in front of the IPv4 restore; `exec "$REAL" "$@"` runs the real one. Its input can be read, again and again, from
 /// /proc/self/fd/0.
 fn fake(world: &World, text: &str) {
-    let name = format!("iptables-{}-restore", world.variant.name());
+    let name = format!("iptables-{}-restore", world.variant.backend().unwrap());
     let real = world.lab.node(switchyard_lab::Node::N1).exec_ok("which", &[&name]).unwrap();
     script(&world.fakes().join(name), &format!("REAL={}\n{text}", real.trim()));
 }

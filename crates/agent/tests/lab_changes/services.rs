@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use switchyard_lab::Transport::Tcp;
 use switchyard_model::Family;
 
-use crate::both_variants;
-use crate::world::{PATIENCE, Variant, World, at, eventually, http};
+use crate::common::looking::{PATIENCE, at, eventually, http};
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
-both_variants![
-    a_deleted_service_leaves_nothing_and_others_go_on,
-    a_changed_cluster_ip_moves_the_service,
-    rules_and_chains_of_others_are_untouched_also_by_cleanup,
+every_mode![a_deleted_service_leaves_nothing_and_others_go_on, a_changed_cluster_ip_moves_the_service,];
+both_modes![
+    a_health_check_node_port_tells_the_number_of_local_endpoints,
+    a_health_check_node_port_that_is_taken_is_tried_again,
 ];
+iptables_only![rules_and_chains_of_others_are_untouched_also_by_cleanup];
 
 const TWO: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\n\
                    service other cluster.2:80/tcp nodeport=30081\nendpoint other n2.1:8080";
@@ -20,13 +22,14 @@ const TWO: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.
 fn a_deleted_service_leaves_nothing_and_others_go_on(variant: Variant) {
     let Some(world) = World::running(variant, TWO) else { return };
     world.wait_for_answer("n1.9", Tcp, "cluster.1:80", &["n1.1"]);
+    assert!(world.rules().contains("10.1.1.11"), "{}", world.rules());
     world.write("remove service web");
     world.settle();
     world.wait_for_silence("n1.9", Tcp, "cluster.1:80");
     world.wait_for_silence("client", Tcp, "n1:30080");
     let rules = world.rules();
     assert!(!rules.contains("default/web"), "{rules}");
-    assert!(!rules.contains("10.1.1.11:8080"), "{rules}");
+    assert!(!rules.contains("10.1.1.11"), "{rules}");
     world.wait_for_answer("n1.9", Tcp, "cluster.2:80", &["n2.1"]);
     world.wait_for_answer("client", Tcp, "n1:30081", &["n2.1"]);
     world.assert_as_fresh();
@@ -95,17 +98,15 @@ fn rules_and_chains_of_others_are_untouched_also_by_cleanup(variant: Variant) {
     assert_eq!((added("--dport 9996"), added("--dport 9995")), (2, 2));
 }
 
-#[test]
-fn a_health_check_node_port_tells_the_number_of_local_endpoints() {
+fn a_health_check_node_port_tells_the_number_of_local_endpoints(variant: Variant) {
     let lb = "service web cluster.1:80/tcp nodeport=30080 lb=lb.1 etp=Local health=32100\n\
               endpoint web n1.1:8080\nendpoint web n2.1:8080";
-    let Some(world) = World::running(Variant::Nft, lb) else { return };
+    let Some(world) = World::running(variant, lb) else { return };
     let expect = |status: u16, count: usize| {
         for family in Family::ALL {
-            let to = at("n1:32100", family).to_string();
             let body = format!("\"localEndpoints\": {count}");
             let is_so = |(s, text): (u16, String)| s == status && text.contains(&body);
-            eventually(&body, || http(world.lab.client(), &to, "/").is_some_and(is_so));
+            eventually(&body, || http(world.lab.client(), at("n1:32100", family), "/").is_ok_and(is_so));
         }
     };
     expect(200, 1);
@@ -116,13 +117,12 @@ fn a_health_check_node_port_tells_the_number_of_local_endpoints() {
     world.write("endpoint web n1.2:8080");
     expect(200, 1);
     world.write("service web cluster.1:80/tcp nodeport=30080 lb=lb.1 etp=Local health=32101");
-    eventually("the port moves", || http(world.lab.client(), "192.168.1.10:32100", "/").is_none());
-    eventually("the port moves", || http(world.lab.client(), "192.168.1.10:32101", "/").is_some());
+    eventually("the port moves", || http(world.lab.client(), "192.168.1.10:32100", "/").is_err());
+    eventually("the port moves", || http(world.lab.client(), "192.168.1.10:32101", "/").is_ok());
 }
 
-#[test]
-fn a_health_check_node_port_that_is_taken_is_tried_again() {
-    let Some(world) = World::new_or_skip(Variant::Nft) else { return };
+fn a_health_check_node_port_that_is_taken_is_tried_again(variant: Variant) {
+    let Some(world) = World::new_or_skip(variant) else { return };
     let squatter = world.n1().echo_tcp(32100).unwrap();
     world.write(
         "service web cluster.1:80/tcp nodeport=30080 lb=lb.1 etp=Local health=32100\nendpoint web n1.1:8080",
@@ -135,5 +135,5 @@ fn a_health_check_node_port_that_is_taken_is_tried_again() {
     drop(squatter);
     world.settle();
     let is_ok = |(status, _)| status == 200;
-    eventually("it is opened", || http(world.lab.client(), "192.168.1.10:32100", "/").is_some_and(is_ok));
+    eventually("it is opened", || http(world.lab.client(), "192.168.1.10:32100", "/").is_ok_and(is_ok));
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use switchyard_lab::Dial;
 
-use crate::world::{Variant, World, within};
+use crate::common::looking::within;
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
 const ENDPOINTS: u16 = 10_000;
 
@@ -45,9 +47,9 @@ fn ten_thousand_endpoints_in_one_service_work(variant: Variant) {
     let dial = Dial::tcp("10.96.0.77:80".parse().unwrap());
     let caller = world.pod("n1.9");
     assert!(within(LIMIT, || caller.dial(&dial).name() == Some("pod-1-1")), "{}", world.log());
-    eprintln!("{variant:?}: {ENDPOINTS} endpoints after {:?}", began.elapsed());
+    eprintln!("{variant}: {ENDPOINTS} endpoints after {:?}", began.elapsed());
     let tally = caller.dial_many(&dial, 20);
     assert_eq!(tally.answered.get("pod-1-1"), Some(&20), "{tally:?}");
 }
 
-crate::both_variants![ten_thousand_endpoints_in_one_service_work];
+every_mode![ten_thousand_endpoints_in_one_service_work];

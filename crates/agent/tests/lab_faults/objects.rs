@@ -7,13 +7,11 @@ use switchyard_lab::Transport::{Tcp, Udp};
 use switchyard_lab::{Dial, Transport};
 use switchyard_model::Family;
 
-use crate::both_variants;
-use crate::world::{Variant, World, at, eventually};
+use crate::common::looking::{at, eventually};
+use crate::common::variant::Variant;
+use crate::common::world::World;
 
-both_variants![
-    the_older_of_two_services_keeps_a_frontend_that_both_ask_for,
-    odd_names_are_served_or_set_aside
-];
+every_mode![the_older_of_two_services_keeps_a_frontend_that_both_ask_for, odd_names_are_served_or_set_aside];
 
 const GOOD: &str = "service good cluster.1:80/tcp nodeport=30080\nendpoint good n1.1:8080";
 

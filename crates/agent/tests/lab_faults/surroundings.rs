@@ -6,7 +6,15 @@ use std::time::{Duration, Instant};
 use switchyard_lab::Process;
 use switchyard_lab::Transport::Tcp;
 
-use crate::world::{PATIENCE, Variant, World, eventually, script};
+use crate::common::looking::{PATIENCE, eventually, script};
+use crate::common::variant::Variant;
+use crate::common::world::World;
+
+both_modes![
+    missing_manifests_are_waited_for_and_nothing_is_written,
+    an_api_server_that_is_down_is_waited_for_and_nothing_is_written,
+    rules_of_an_earlier_run_stay_while_the_api_server_is_down,
+];
 
 const GOOD: &str = "service good cluster.1:80/tcp nodeport=30080\nendpoint good n1.1:8080";
 
@@ -19,13 +27,11 @@ fn fails(world: &World, command: &mut Command) -> String {
 }
 
 fn assert_no_rules(world: &World) {
-    let rules = world.rules();
-    assert!(!rules.contains("KUBE-"), "{rules}");
+    assert!(!world.has_rules(), "{}", world.rules());
 }
 
-#[test]
-fn missing_manifests_are_waited_for_and_nothing_is_written() {
-    let Some(world) = World::new_or_skip(Variant::Nft) else { return };
+fn missing_manifests_are_waited_for_and_nothing_is_written(variant: Variant) {
+    let Some(world) = World::new_or_skip(variant) else { return };
     std::fs::remove_dir(world.manifests()).unwrap();
     world.start(&[]);
     world.wait_for_log("cannot be read");
@@ -56,9 +62,8 @@ fn with_kubeconfig(world: &World) -> Command {
     command
 }
 
-#[test]
-fn an_api_server_that_is_down_is_waited_for_and_nothing_is_written() {
-    let Some(world) = World::new_or_skip(Variant::Nft) else { return };
+fn an_api_server_that_is_down_is_waited_for_and_nothing_is_written(variant: Variant) {
+    let Some(world) = World::new_or_skip(variant) else { return };
     std::fs::write(world.path("kubeconfig"), kubeconfig("https://127.0.0.1:1")).unwrap();
     world.launch(world.n1(), &mut with_kubeconfig(&world));
     world.wait_for_log("API server: connection refused");
@@ -74,9 +79,8 @@ fn an_api_server_that_is_down_is_waited_for_and_nothing_is_written() {
     assert_no_rules(&world);
 }
 
-#[test]
-fn rules_of_an_earlier_run_stay_while_the_api_server_is_down() {
-    let Some(world) = World::running(Variant::Nft, GOOD) else { return };
+fn rules_of_an_earlier_run_stay_while_the_api_server_is_down(variant: Variant) {
+    let Some(world) = World::running(variant, GOOD) else { return };
     let before = world.rules();
     world.kill();
     std::fs::write(world.path("kubeconfig"), kubeconfig("https://127.0.0.1:1")).unwrap();
