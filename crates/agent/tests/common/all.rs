@@ -13,6 +13,7 @@
 pub(crate) mod variant;
 pub(crate) mod api_server;
 pub(crate) mod looking;
+pub(crate) mod objects;
 pub(crate) mod proxy;
 pub(crate) mod ruleset;
 pub(crate) mod stage;

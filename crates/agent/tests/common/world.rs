@@ -142,14 +142,17 @@ impl World {
         command
     }
 
+    /// Starts the proxy on n1 in another variant than this world's.
+    pub(crate) fn start_as(&self, variant: Variant) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        command.arg("--manifests").arg(self.manifests()).args(flags(variant));
+        self.environment(&mut command);
+        self.launch(self.n1(), &mut command);
+    }
+
     /// Flags of every run, without its source.
     pub(crate) fn flags(&self) -> [String; 4] {
-        [
-            "--hostname-override=n1".to_owned(),
-            self.variant.flag(),
-            format!("--cluster-cidr={CLUSTER_CIDR}"),
-            "--iptables-min-sync-period=0s".to_owned(),
-        ]
+        flags(self.variant)
     }
 
     /// A lock file and a place for fake programs of its own.
@@ -294,6 +297,15 @@ impl World {
     pub(crate) fn health(&self, path: &str) -> (u16, String) {
         http(self.n1(), HEALTH, path).unwrap_or_default()
     }
+}
+
+fn flags(variant: Variant) -> [String; 4] {
+    [
+        "--hostname-override=n1".to_owned(),
+        variant.flag(),
+        format!("--cluster-cidr={CLUSTER_CIDR}"),
+        "--iptables-min-sync-period=0s".to_owned(),
+    ]
 }
 
 impl Drop for World {

@@ -8,6 +8,7 @@ use switchyard_lab::{Dial, Transport};
 use switchyard_model::Family;
 
 use crate::common::looking::{at, eventually};
+use crate::common::objects::{service, slice};
 use crate::common::variant::Variant;
 use crate::common::world::World;
 
@@ -64,22 +65,6 @@ fn the_older_of_two_services_keeps_a_frontend_that_both_ask_for(variant: Variant
         assert!(Instant::now() < end, "the conflict is over, but still told");
     }
     world.assert_as_fresh();
-}
-
-fn service(namespace: &str, name: &str, port_name: &str, cluster_ip: &str, port: &Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": namespace, "name": name },
-        "spec": { "clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "ports": [{ "name": port_name, "port": port }] },
-    })
-}
-
-fn slice(namespace: &str, name: &str, port_name: &str, kind: &str, address: &str, port: &Value) -> Value {
-    json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": { "namespace": namespace, "name": "s-1", "labels": { "kubernetes.io/service-name": name } },
-        "addressType": kind, "ports": [{ "name": port_name, "port": port }],
-        "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }],
-    })
 }
 
 /// A Service with an endpoint, as one file.
@@ -167,7 +152,9 @@ fn wrong_values_cost_only_themselves() {
     put(&world, "unknown.yaml", &[more, ends]);
     eventually("unknown fields are accepted", || answers(&world, "10.96.0.107:80"));
     world.settle();
-    for told in ["mixed/s-1", "zero/zero", "high/high", "end/s-1", "text/text", "where/where", "where/s-1"] {
+    for told in
+        ["mixed/mixed-1", "zero/zero", "high/high", "end/end-1", "text/text", "where/where", "where/where-1"]
+    {
         world.wait_for_log(told);
     }
     for dead in ["10.96.0.101:80", "10.96.0.104:80"] {
