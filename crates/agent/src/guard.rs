@@ -7,6 +7,7 @@
 //! chain of the kernel may be anybody's, so the jumps that stand there are looked at before anything is rewritten.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
 /// The same for our own tables, which go at once or not at all.
 const TABLE_LOOK: Duration = Duration::from_millis(20);
-/// A listener that fails is opened again after this.
+/// A listener that fails is tried again after this.
 const REOPEN: Duration = Duration::from_secs(5);
 
 /// Starts guarding. The threads end with the process.
@@ -44,21 +45,21 @@ pub fn start(board: &Arc<Board>, programs: Vec<Iptables>, sync_period: Duration)
 }
 
 /// Starts guarding our tables of nftables mode. `ports` are those of the sockets that write them.
-pub fn start_nftables(board: &Arc<Board>, ports: Vec<u32>) -> std::io::Result<()> {
+pub fn start_nftables(board: &Arc<Board>, mut monitor: Monitor, ports: Vec<u32>) -> std::io::Result<()> {
     let board = board.clone();
     let watch = move || loop {
-        if let Err(error) = watch_tables(&board, &ports) {
-            tracing::warn!(cause = %with_causes(&error), "cannot listen to rule changes; a flush would not be noticed");
-        }
+        let Err(error) = watch_tables(&board, &mut monitor, &ports);
+        tracing::warn!(cause = %with_causes(&error), "cannot listen to rule changes; a flush would not be noticed");
         thread::sleep(REOPEN);
+        // Whatever was missed is found by looking.
+        board.harm(Family::ALL.into_iter().filter(|family| board.has_written(*family)), "an unknown program");
     };
     thread::Builder::new().name("rule-monitor".into()).spawn(watch)?;
     Ok(())
 }
 
 /// Any change of our tables that we did not make is harm: nobody else has business there.
-fn watch_tables(board: &Board, ports: &[u32]) -> Result<(), NetlinkError> {
-    let mut monitor = Monitor::open()?;
+fn watch_tables(board: &Board, monitor: &mut Monitor, ports: &[u32]) -> Result<Infallible, NetlinkError> {
     let mut harmed = BTreeSet::new();
     let mut by = None;
     loop {

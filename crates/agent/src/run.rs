@@ -13,6 +13,7 @@ use switchyard_apply::iptables::{
 use switchyard_apply::nft::mode::NftMode;
 use switchyard_apply::sysctl::Sysctl;
 use switchyard_model::{Family, Node};
+use switchyard_netlink::monitor::Monitor;
 use switchyard_netlink::nfacct::{Accounts, Available};
 use switchyard_netlink::nftables::{self, Nft};
 use switchyard_netlink::route::Routes;
@@ -49,7 +50,7 @@ const LOCK_REST: Duration = Duration::from_millis(100);
 pub fn run(config: &Config) -> anyhow::Result<()> {
     let node_name = node_name(config)?;
     let node = Node { name: node_name.as_str().into(), ..Node::default() };
-    let Dataplane { modes, programs, ports } = match config.mode {
+    let Dataplane { modes, programs, tables } = match config.mode {
         ModeName::Iptables => iptables_mode(config, &node)?,
         ModeName::Nftables => nftables_mode(config, &node)?,
     };
@@ -85,9 +86,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         waiting: Waiting::default(),
     };
     let worker = thread::Builder::new().name("sync".into()).spawn(move || sync_loop.run())?;
-    match config.mode {
-        ModeName::Iptables => guard::start(&board, programs, config.sync_period)?,
-        ModeName::Nftables => guard::start_nftables(&board, ports)?,
+    match tables {
+        None => guard::start(&board, programs, config.sync_period)?,
+        Some(Tables { monitor, ports }) => guard::start_nftables(&board, monitor, ports)?,
     }
     let outcome = runtime.block_on(serve(config, &node_name, &families, &board, &health, &metrics));
     board.stop();
@@ -102,7 +103,14 @@ struct Dataplane {
     modes: Vec<Box<dyn switchyard_apply::Mode>>,
     /// The programs that iptables mode runs; none in other modes.
     programs: Vec<Iptables>,
-    /// The ports of the sockets that nftables mode writes through; none in other modes.
+    /// How nftables mode hears of other programs; nothing in other modes.
+    tables: Option<Tables>,
+}
+
+/// What guards the tables of nftables mode.
+struct Tables {
+    monitor: Monitor,
+    /// The ports of the sockets that we write through.
     ports: Vec<u32>,
 }
 
@@ -113,20 +121,22 @@ fn iptables_mode(config: &Config, node: &Node) -> anyhow::Result<Dataplane> {
         let book = Book::new(settle(config, node, program.family()));
         Box::new(IptablesMode::new(program.clone(), Planner::new(wishes, book)))
     };
-    Ok(Dataplane { modes: programs.iter().map(mode).collect(), programs, ports: Vec::new() })
+    Ok(Dataplane { modes: programs.iter().map(mode).collect(), programs, tables: None })
 }
 
 fn nftables_mode(config: &Config, node: &Node) -> anyhow::Result<Dataplane> {
     let wishes = nft::Config { mark: config.masquerade_mark, service_cidrs: Vec::new() };
     let mut modes: Vec<Box<dyn switchyard_apply::Mode>> = Vec::new();
+    let monitor = Monitor::open().context("cannot listen to nf_tables")?;
     let mut ports = Vec::new();
     for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
         let book = Book::new(settle(config, node, family));
         let kernel = Nft::open().context("cannot talk to nf_tables")?;
         ports.push(kernel.port());
-        modes.push(Box::new(NftMode::new(kernel, nft::Planner::new(wishes.clone(), book))));
+        let mode = NftMode::new(kernel, nft::Planner::new(wishes.clone(), book));
+        modes.push(Box::new(mode.heard_by(monitor.membership())));
     }
-    Ok(Dataplane { modes, programs: Vec::new(), ports })
+    Ok(Dataplane { modes, programs: Vec::new(), tables: Some(Tables { monitor, ports }) })
 }
 
 /// Source and servers, until a signal or an error that cannot be waited out.

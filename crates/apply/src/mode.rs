@@ -1,8 +1,10 @@
 //! What every mode offers to the loop.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ipnet::IpNet;
+use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::settings::Settings;
@@ -17,6 +19,11 @@ pub trait Mode: Send {
 
     /// How much the kernel holds, and how many service ports are silent on this node.
     fn counts(&self) -> RuleCounts;
+
+    /// Service ports with more endpoints than this mode can serve, and how many get no traffic for it.
+    fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
+        const { &BTreeMap::new() }
+    }
 
     /// Replaces facts and wishes; the next sync is a full one if they differ.
     fn settle(&mut self, settings: Settings);

@@ -6,16 +6,20 @@
 //! |---|---|
 //! | [`sets`] | the shared sets and maps: their types, their elements as bytes and back |
 //! | [`rules`] | rules as kernel expressions |
+//! | [`encode`] | changes as operations of a batch |
 //! | [`observe`] | reads our table |
+//! | [`writer`] | sends transactions |
 //! | [`mode`] | drives it for one family |
 
 pub mod mode;
 
+mod encode;
 mod observe;
 mod rules;
 mod sets;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use switchyard_model::Family;
 

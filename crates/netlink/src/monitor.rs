@@ -10,7 +10,7 @@
 //! - One read is bounded: equal changes in a row are told once, and at most 64 datagrams are taken.
 //!
 //! Cost: while anybody listens, the kernel writes a notification for every changed object, our own included. A mode that writes
-//! many thousands of elements should not listen during its first full commit.
+//! many thousands of elements should not listen meanwhile ([`Monitor::membership`]); the generation tells whether it missed something.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::NetlinkError;
 use crate::message::{Frame, Frames, netfilter_family};
-use crate::socket::{Protocol, Socket};
+use crate::socket::{Membership, Protocol, Socket};
 
 const NFNLGRP_NFTABLES: u32 = 7;
 const SUBSYSTEM: u8 = 10;
@@ -106,8 +106,14 @@ impl Monitor {
         let socket = Socket::open(Protocol::Netfilter)?;
         socket.enlarge(BUFFER);
         socket.set_non_blocking()?;
-        socket.join(NFNLGRP_NFTABLES)?;
-        Ok(Self { socket })
+        let monitor = Self { socket };
+        monitor.membership().join()?;
+        Ok(monitor)
+    }
+
+    /// Lets another thread stop the listening for a while.
+    pub fn membership(&self) -> Membership {
+        self.socket.membership(NFNLGRP_NFTABLES)
     }
 
     /// Waits until there is something to read, or `timeout` is over.

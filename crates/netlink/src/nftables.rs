@@ -62,6 +62,14 @@ const SENDABLE_AT_FIRST: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u32);
 
+impl Generation {
+    /// The generation after one more transaction. The kernel never uses 0.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.wrapping_add(1).max(1))
+    }
+}
+
 /// The nf_tables of one network namespace.
 #[derive(Debug)]
 pub struct Nft {

@@ -10,6 +10,7 @@
 //! - No exchange waits longer than ten seconds for the kernel's next datagram.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use netlink_sys::SocketAddr;
 use nix::errno::Errno;
@@ -66,10 +67,30 @@ pub(crate) const NFNL_MSG_BATCH_END: u16 = 17;
 /// A blocking socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Socket {
-    inner: netlink_sys::Socket,
+    /// Shared with a [`Membership`], if there is one.
+    inner: Arc<netlink_sys::Socket>,
     port: u32,
     sequence: u32,
     buffer: Vec<u8>,
+}
+
+/// Whether a socket hears a multicast group. What was heard before stays readable.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    socket: Arc<netlink_sys::Socket>,
+    group: u32,
+}
+
+impl Membership {
+    /// Hears nothing from now on.
+    pub fn leave(&self) -> Result<(), NetlinkError> {
+        self.socket.drop_membership(self.group).map_err(NetlinkError::io("leave a netlink multicast group"))
+    }
+
+    /// Hears everything from now on.
+    pub fn join(&self) -> Result<(), NetlinkError> {
+        self.socket.add_membership(self.group).map_err(NetlinkError::io("join a netlink multicast group"))
+    }
 }
 
 impl Socket {
@@ -85,6 +106,7 @@ impl Socket {
         let _ = inner.set_cap_ack(true);
         let _ = inner.set_ext_ack(true);
         let _ = inner.set_netlink_get_strict_chk(true);
+        let inner = Arc::new(inner);
         Ok(Self { inner, port: address.port_number(), sequence: 0, buffer: Vec::with_capacity(FIRST_BUFFER) })
     }
 
@@ -135,16 +157,16 @@ impl Socket {
         self.replies(what, sequence, NLM_F_ACK, &mut |_| Ok(()))
     }
 
-    /// Joins a multicast group.
-    pub(crate) fn join(&self, group: u32) -> Result<(), NetlinkError> {
-        self.inner.add_membership(group).map_err(NetlinkError::io("join a netlink multicast group"))
+    /// Membership in a multicast group; not joined yet.
+    pub(crate) fn membership(&self, group: u32) -> Membership {
+        Membership { socket: self.inner.clone(), group }
     }
 
     /// Asks for a receive buffer of this size, above the system's limit if we may.
     pub(crate) fn enlarge(&self, bytes: usize) {
         // A smaller buffer only means that an overrun comes sooner, and an overrun is reported.
-        if setsockopt(&self.inner, sockopt::RcvBufForce, &bytes).is_err() {
-            let _ = setsockopt(&self.inner, sockopt::RcvBuf, &bytes);
+        if setsockopt(&*self.inner, sockopt::RcvBufForce, &bytes).is_err() {
+            let _ = setsockopt(&*self.inner, sockopt::RcvBuf, &bytes);
         }
     }
 
@@ -203,8 +225,8 @@ impl Socket {
 
     /// Lets datagrams of this many bytes be sent, above the system's limit if we may.
     pub(crate) fn allow_sending(&self, bytes: usize) -> Result<(), Errno> {
-        setsockopt(&self.inner, sockopt::SndBufForce, &bytes)
-            .or_else(|_| setsockopt(&self.inner, sockopt::SndBuf, &bytes))
+        setsockopt(&*self.inner, sockopt::SndBufForce, &bytes)
+            .or_else(|_| setsockopt(&*self.inner, sockopt::SndBuf, &bytes))
     }
 
     /// Sends one datagram. The kernel has dealt with it, and its answers wait to be read, when this returns.

@@ -8,21 +8,21 @@
 //!   written: a restart with nothing changed writes nothing.
 //! - A service port whose elements the kernel refuses is set aside; all others are written.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use switchyard_model::{Family, ServicePort, ServicePortName};
-use switchyard_netlink::nftables::{Batch, Comment, CommitError, Element, Generation, Nft, Table, TableId};
+use switchyard_model::{Family, ServicePortName};
+use switchyard_netlink::nftables::{CommitError, Generation, Nft};
+use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
 use switchyard_plan::iptables::RuleCounts;
-use switchyard_plan::nft::element::Data;
 use switchyard_plan::nft::ops::{Change, Op};
 use switchyard_plan::nft::planner::Planner;
-use switchyard_plan::route::Verdict;
 use switchyard_plan::settings::Settings;
 
 use super::observe::{self, Observed};
-use super::{rules, sets};
+use super::writer::{Failed, Writer};
 use crate::report::{Failure, Kind, Progress, Refused, Report};
 
 /// How often a sync starts over because another program wrote to nf_tables meanwhile, or an element was refused.
@@ -40,28 +40,32 @@ enum Kernel {
 /// See the module.
 #[derive(Debug)]
 pub struct NftMode {
-    nft: Nft,
+    writer: Writer,
     planner: Planner,
     kernel: Kernel,
     /// What changed since the last sync that succeeded.
     unconfirmed: Vec<Replaced>,
-    /// Whose operation was refused in the last transaction.
-    culprit: Option<ServicePortName>,
-    /// Service ports that are silent on this node; rules are not counted, there is a constant number of them.
-    counts: RuleCounts,
 }
 
 impl NftMode {
     /// A mode that has written nothing yet.
     pub fn new(nft: Nft, planner: Planner) -> Self {
-        Self {
-            nft,
-            planner,
-            kernel: Kernel::Unknown,
-            unconfirmed: Vec::new(),
-            culprit: None,
-            counts: RuleCounts::default(),
-        }
+        let family = planner.book().settings().family;
+        Self { writer: Writer::new(nft, family), planner, kernel: Kernel::Unknown, unconfirmed: Vec::new() }
+    }
+
+    /// Who listens to changes of nf_tables: it need not hear of large writes of our own.
+    #[must_use]
+    pub fn heard_by(mut self, listener: Membership) -> Self {
+        self.writer.heard_by(listener);
+        self
+    }
+
+    /// Sends no transaction that is larger than this, as a kernel short of memory would ask for.
+    #[must_use]
+    pub fn limited_to(mut self, bytes: usize) -> Self {
+        self.writer.limit(bytes);
+        self
     }
 
     fn family(&self) -> Family {
@@ -70,7 +74,7 @@ impl NftMode {
 
     /// The port that our transactions carry in the kernel's notifications.
     pub fn port(&self) -> u32 {
-        self.nft.port()
+        self.writer.port()
     }
 }
 
@@ -79,8 +83,18 @@ impl crate::Mode for NftMode {
         self.planner.book()
     }
 
+    /// Rules are not counted: there is a constant number of them.
     fn counts(&self) -> RuleCounts {
-        self.counts
+        let silent = self.planner.silent();
+        RuleCounts {
+            silent_internal: silent.internal,
+            silent_external: silent.external,
+            ..RuleCounts::default()
+        }
+    }
+
+    fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
+        self.planner.left_out()
     }
 
     fn settle(&mut self, settings: Settings) {
@@ -113,13 +127,12 @@ impl crate::Mode for NftMode {
         let mut report = Report::new(Kind::Partial);
         if self.kernel == Kernel::Known {
             let partial = self.planner.partial(changes);
-            self.count_replaced(&partial.replaced);
             self.unconfirmed.extend(partial.replaced);
             report.planned += partial.planned;
-            match self.commit(&partial.ops, None, &mut report) {
-                Ok(()) => return self.finish(report),
-                Err(error) => self.blame(&error, &mut report),
-            };
+            // If it is refused, another program may have been here: nobody is blamed before that is known.
+            if self.writer.write(&partial.ops, None, &mut report).is_ok() && !self.writer.take_doubt() {
+                return self.finish(report);
+            }
         } else {
             let unconfirmed = &mut self.unconfirmed;
             self.planner.reset(|book, _| unconfirmed.extend(book.update(changes)));
@@ -144,203 +157,59 @@ impl NftMode {
     /// Reads, compares and writes, again if somebody else wrote meanwhile or a culprit was set aside.
     fn full(&mut self, report: &mut Report) {
         for _ in 0..MAX_TRIES {
-            let mut ops = Vec::new();
-            let Err(error) = self.full_once(&mut ops, report) else { return };
-            if matches!(error, Failure::Commit(CommitError::Raced)) {
-                continue;
-            }
-            if !self.blame(&error, report) {
-                report.failure = Some(error);
-                return;
+            match self.full_once(report) {
+                Ok(()) if !self.writer.take_doubt() => return,
+                Ok(()) | Err(Failed { cause: Failure::Commit(CommitError::Raced), .. }) => {}
+                Err(Failed { culprit: Some(_), .. }) => {}
+                Err(Failed { cause, culprit: None }) => {
+                    report.failure = Some(cause);
+                    return;
+                }
             }
         }
         report.failure = Some(Failure::Commit(CommitError::Raced));
     }
 
-    /// `ops` is what was to be written, also if it was refused.
-    fn full_once(&mut self, ops: &mut Vec<Op>, report: &mut Report) -> Result<(), Failure> {
+    fn full_once(&mut self, report: &mut Report) -> Result<(), Failed> {
         let family = self.family();
-        let generation = self.nft.generation().map_err(Failure::Netlink)?;
-        let chains = self.planner.chains();
-        let observed = observe::observe(&mut self.nft, family, &chains).map_err(Failure::Netlink)?;
-        *ops = match &observed {
-            Observed::Nothing => self.planner.everything(),
+        let generation = self.writer.nft().generation()?;
+        let observed = observe::observe(self.writer.nft(), family, &self.planner.chains())?;
+        report.planned += self.planner.book().ports().len();
+        let written = match observed {
+            Observed::Nothing => self.load(&[], generation, report),
+            Observed::Foreign => self.load(&[Change::DeleteTable], generation, report),
             Observed::Table(held) => {
-                self.planner.adopt(held);
-                self.planner.repair(held)
-            }
-            Observed::Foreign => {
-                let mut ops = vec![Op { change: Change::DeleteTable, owner: None }];
-                ops.extend(self.planner.everything());
-                ops
+                self.planner.adopt(&held);
+                self.writer.write(&self.planner.repair(held), Some(generation), report)
             }
         };
-        report.planned += self.planner.book().ports().len();
-        self.count_all();
-        self.commit(ops, Some(generation), report)
+        written.inspect_err(|failed| self.blame(failed, report))
     }
 
-    fn count_all(&mut self) {
-        let book = self.planner.book();
-        let mut counts = RuleCounts::default();
-        for (internal, external) in book.ports().values().map(|port| silent(book, port)) {
-            counts.silent_internal += internal;
-            counts.silent_external += external;
-        }
-        self.counts = counts;
-    }
-
-    fn count_replaced(&mut self, replaced: &[Replaced]) {
-        let book = self.planner.book();
-        let counts = &mut self.counts;
-        for (internal, external) in replaced.iter().filter_map(|r| r.new.as_ref()).map(|p| silent(book, p)) {
-            counts.silent_internal += internal;
-            counts.silent_external += external;
-        }
-        for (internal, external) in replaced.iter().filter_map(|r| r.old.as_ref()).map(|p| silent(book, p)) {
-            counts.silent_internal = counts.silent_internal.saturating_sub(internal);
-            counts.silent_external = counts.silent_external.saturating_sub(external);
-        }
-    }
-
-    fn commit(
-        &mut self,
-        ops: &[Op],
-        generation: Option<Generation>,
-        report: &mut Report,
-    ) -> Result<(), Failure> {
-        if ops.is_empty() {
-            return Ok(());
-        }
-        let mut batch = generation.map_or_else(Batch::new, Batch::only_after);
-        let id = observe::table(self.family());
-        let sources = encode(ops, self.family(), &id, &mut batch);
-        match self.nft.commit(&batch) {
-            Ok(_) => {
-                report.lines += ops.len();
-                report.restores += 1;
-                Ok(())
+    /// The first write, after `before`.
+    fn load(&mut self, before: &[Change], generation: Generation, report: &mut Report) -> Result<(), Failed> {
+        let planner = &self.planner;
+        let everything = |each: &mut dyn FnMut(Op)| {
+            before.iter().for_each(|change| each(Op { change: change.clone(), owner: None }));
+            planner.everything(each);
+        };
+        let streamed = self.writer.stream(everything, generation, report);
+        match streamed {
+            Err(failed) if failed.may_be_sent_otherwise() => {
+                let mut ops = Vec::new();
+                everything(&mut |op| ops.push(op));
+                self.writer.write(&ops, Some(generation), report)
             }
-            Err(error) => {
-                report.failed_restores += 1;
-                self.culprit = culprit(&error, ops, &sources);
-                Err(Failure::Commit(error))
-            }
+            done => done,
         }
     }
 
-    /// Sets the service port aside whose element was refused. False if nobody's was.
-    fn blame(&mut self, error: &Failure, report: &mut Report) -> bool {
-        let Some(owner) = self.culprit.take() else { return false };
-        let good = self.unconfirmed.iter().find(|r| r.name == owner).and_then(|r| r.old.clone());
-        let cause = error.to_string();
-        self.planner.reset(|book, _| book.quarantine(&owner, good, cause.clone()));
-        self.kernel = Kernel::Unknown;
-        report.refused.push(Refused { name: owner, cause });
-        true
-    }
-}
-
-/// Whether a service port's cluster IP, and its other frontends, are silent because this node has no endpoint: 1 or 0.
-fn silent(book: &Book, port: &ServicePort) -> (usize, usize) {
-    let routes = book.routes(port);
-    let is_silent = |verdict| usize::from(verdict == Verdict::Drop);
-    (is_silent(routes.internal.verdict), is_silent(routes.external_default()))
-}
-
-/// Whose operation the kernel refused first.
-fn culprit(error: &CommitError, ops: &[Op], sources: &[usize]) -> Option<ServicePortName> {
-    let CommitError::Refused { refusals, .. } = error else { return None };
-    let operation = refusals.first().operation.as_ref()?;
-    let op = sources.get(operation.index.0)?;
-    ops.get(op + operation.element.unwrap_or_default())?.owner.clone()
-}
-
-/// True if the op after `op` may go into the same operation: elements of one set, of one owner, added or deleted alike.
-fn joins(op: &Op, next: &Op) -> bool {
-    if op.owner != next.owner {
-        return false;
-    }
-    match (&op.change, &next.change) {
-        (Change::AddElement(a, _), Change::AddElement(b, _)) => a.set == b.set,
-        (Change::DeleteElement(a), Change::DeleteElement(b)) => a.set == b.set,
-        _ => false,
-    }
-}
-
-/// Writes ops into a batch. Says for each operation of the batch which op it is for.
-fn encode(ops: &[Op], family: Family, id: &TableId, batch: &mut Batch) -> Vec<usize> {
-    let mut sources = Vec::new();
-    let mut start = 0;
-    let mut has_flushed = false;
-    for group in ops.chunk_by(joins) {
-        let Some(first) = group.first() else { continue };
-        match &first.change {
-            Change::AddElement(place, _) => {
-                let elements: Vec<Element> = group.iter().filter_map(element).collect();
-                batch.add_elements(id, place.set.as_str(), &elements);
-            }
-            Change::DeleteElement(place) => {
-                let elements: Vec<Element> = group.iter().filter_map(element).collect();
-                batch.delete_elements(id, place.set.as_str(), &elements);
-            }
-            Change::DeleteChain(name) => {
-                // Chains that go may lead to each other: all are emptied before the first is deleted.
-                if !std::mem::replace(&mut has_flushed, true) {
-                    flush_all(ops, id, batch);
-                }
-                batch.delete_chain(id, name);
-            }
-            other => encode_one(other, family, id, batch),
-        }
-        sources.resize(batch.len(), start);
-        start += group.len();
-    }
-    sources
-}
-
-fn flush_all(ops: &[Op], id: &TableId, batch: &mut Batch) {
-    for op in ops {
-        if let Change::DeleteChain(name) = &op.change {
-            batch.flush_chain(id, name);
-        }
-    }
-}
-
-fn element(op: &Op) -> Option<Element> {
-    match &op.change {
-        Change::AddElement(place, data) => Some(sets::encode(place, data)),
-        Change::DeleteElement(place) => Some(sets::encode(place, &Data::None)),
-        _ => None,
-    }
-}
-
-fn encode_one(change: &Change, family: Family, id: &TableId, batch: &mut Batch) {
-    match change {
-        Change::AddTable => {
-            let comment = Comment::new("rules for Kubernetes Services, written by Switchyard");
-            batch.add_table(&Table { comment, ..Table::new(id.clone()) });
-        }
-        Change::DeleteTable => {
-            batch.delete_table(id);
-        }
-        Change::AddSet(set) => {
-            batch.add_set(id, &sets::declare(*set, family));
-        }
-        Change::AddClients(set) => {
-            batch.add_set(id, &sets::declare_clients(set, family));
-        }
-        Change::DeleteClients(name) => {
-            batch.delete_set(id, name);
-        }
-        Change::AddChain(chain) => {
-            batch.add_chain(id, &rules::chain(chain));
-            rules::rules(chain, family).iter().for_each(|rule| _ = batch.add_rule(id, rule));
-        }
-        Change::ReplaceRules(chain) => {
-            batch.flush_chain(id, &chain.name);
-            rules::rules(chain, family).iter().for_each(|rule| _ = batch.add_rule(id, rule));
-        }
-        Change::AddElement(..) | Change::DeleteElement(_) | Change::DeleteChain(_) => {}
+    /// Sets the service port aside whose change was refused, if it was somebody's.
+    fn blame(&mut self, failed: &Failed, report: &mut Report) {
+        let Some(owner) = &failed.culprit else { return };
+        let good = self.unconfirmed.iter().find(|r| r.name == **owner).and_then(|r| r.old.clone());
+        let cause = failed.cause.to_string();
+        self.planner.reset(|book, _| book.quarantine(owner, good, cause.clone()));
+        report.refused.push(Refused { name: (**owner).clone(), cause });
     }
 }

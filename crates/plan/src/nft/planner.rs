@@ -13,7 +13,7 @@ use super::base::{self, Chain};
 use super::element::{Data, Key, Place};
 use super::names::Set;
 use super::ops::{Change, Op};
-use super::port::{Needs, needs};
+use super::port::{Needs, Silent, needs};
 use super::shape::Shape;
 use super::slots::Slots;
 use crate::book::{Book, PortChanges, Replaced};
@@ -55,6 +55,7 @@ pub struct Planner {
     shared: BTreeMap<Place, usize>,
     /// Service ports with more endpoints than slots, and how many were left out.
     left_out: BTreeMap<ServicePortName, usize>,
+    silent: Silent,
 }
 
 impl Planner {
@@ -67,6 +68,7 @@ impl Planner {
             shapes: BTreeMap::new(),
             shared: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            silent: Silent::default(),
         };
         planner.recount();
         planner
@@ -85,6 +87,11 @@ impl Planner {
     /// Service ports with more endpoints than this mode has slots, and how many endpoints get no traffic for it.
     pub fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
         &self.left_out
+    }
+
+    /// Service ports that are silent on this node.
+    pub fn silent(&self) -> Silent {
+        self.silent
     }
 
     /// Changes the book or the configuration before a full sync.
@@ -142,14 +149,20 @@ impl Planner {
         Chain { name: shape.name(), base: None, rules: shape.rules(&self.config, self.book.settings()) }
     }
 
-    /// All chains of the ruleset. Only sticky service ports have chains of their own, so only they are planned for it.
+    /// All chains of the ruleset.
     pub fn chains(&self) -> BTreeMap<String, Chain> {
         let mut chains = self.without_ports().chains;
-        for port in self.book.ports().values().filter(|port| port.affinity.is_some()) {
+        for (_, port) in self.sticky_ports() {
             let own = self.needs(port).sticky.chains;
             chains.extend(own.into_iter().map(|chain| (chain.name.clone(), chain)));
         }
         chains
+    }
+
+    /// Only they have chains and sets of their own.
+    fn sticky_ports(&self) -> impl Iterator<Item = (&ServicePortName, &ServicePort)> {
+        let all = self.book.ports().iter().map(|(name, port)| (name, &**port));
+        all.filter(|(_, port)| port.affinity.is_some())
     }
 
     fn needs(&self, port: &ServicePort) -> Needs {
@@ -165,38 +178,37 @@ impl Planner {
     }
 
     fn settle_slots(&mut self, names: &BTreeSet<ServicePortName>) {
-        let none = Slots::default();
         for name in names {
-            let Some(port) = self.book.ports().get(name) else {
-                self.slots.remove(name);
-                self.left_out.remove(name);
-                continue;
-            };
-            let routes = self.book.routes(port);
-            let settled = self.slots.get(name).unwrap_or(&none).settle(&routes);
-            match settled.left_out() {
-                0 => self.left_out.remove(name),
-                some => self.left_out.insert(name.clone(), some),
-            };
+            let old = self.slots.remove(name).unwrap_or_default();
+            self.left_out.remove(name);
+            let Some(port) = self.book.ports().get(name) else { continue };
+            let settled = old.settle(&self.book.routes(port));
+            note_left_out(&mut self.left_out, name, &settled);
             self.slots.insert(name.clone(), settled);
         }
     }
 
-    /// Works out slots, shapes and shared elements from the book.
+    /// Works out slots, shapes, shared elements and silent service ports from the book.
     fn recount(&mut self) {
-        let names: BTreeSet<ServicePortName> = self.book.ports().keys().cloned().collect();
-        self.slots.retain(|name, _| names.contains(name));
-        self.left_out.retain(|name, _| names.contains(name));
-        self.settle_slots(&names);
-        self.shapes.clear();
-        self.shared.clear();
-        for port in self.book.ports().values() {
-            let needs = self.needs(port);
-            for shape in &needs.shapes {
-                *self.shapes.entry(*shape).or_default() += 1;
+        let Self { config, book, slots, shapes, shared, left_out, silent } = self;
+        let mut old = std::mem::take(slots);
+        slots.reserve(book.ports().len());
+        left_out.clear();
+        shapes.clear();
+        shared.clear();
+        *silent = Silent::default();
+        for (name, port) in book.ports() {
+            let routes = book.routes(port);
+            let settled = old.remove(name).unwrap_or_default().settle(&routes);
+            let needs = needs(config, book.settings(), &routes, &settled);
+            note_left_out(left_out, name, &settled);
+            slots.insert(name.clone(), settled);
+            *silent += needs.silent;
+            for shape in needs.shapes {
+                *shapes.entry(shape).or_default() += 1;
             }
-            for place in needs.elements.keys().filter(|p| p.set.is_shared_by_ports()) {
-                *self.shared.entry(*place).or_default() += 1;
+            for place in needs.elements.into_keys().filter(|p| p.set.is_shared_by_ports()) {
+                *shared.entry(place).or_default() += 1;
             }
         }
     }
@@ -206,6 +218,8 @@ impl Planner {
         before: &BTreeMap<ServicePortName, Needs>,
         after: &BTreeMap<ServicePortName, Needs>,
     ) -> Vec<Op> {
+        after.values().for_each(|needs| self.silent += needs.silent);
+        before.values().for_each(|needs| self.silent -= needs.silent);
         let (new_shapes, old_shapes) = self.count_shapes(before, after);
         let mut ops: Vec<Op> = Vec::new();
         for shape in new_shapes {
@@ -295,6 +309,12 @@ impl Planner {
             }
             ops.push(of(name, Change::AddElement(*place, data.clone())));
         }
+    }
+}
+
+fn note_left_out(all: &mut BTreeMap<ServicePortName, usize>, name: &ServicePortName, slots: &Slots) {
+    if slots.left_out() > 0 {
+        all.insert(name.clone(), slots.left_out());
     }
 }
 

@@ -27,11 +27,44 @@ pub struct Needs {
     pub shapes: Vec<Shape>,
     /// Own objects.
     pub sticky: Sticky,
+    /// Frontends that stay silent.
+    pub silent: Silent,
+}
+
+/// How many service ports are silent because others have endpoints and this node has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Silent {
+    /// At their cluster IP.
+    pub internal: usize,
+    /// At their other frontends.
+    pub external: usize,
+}
+
+impl Silent {
+    fn of(routes: &PortRoutes<'_>) -> Self {
+        let is_silent = |verdict| usize::from(verdict == Decision::Drop);
+        Self { internal: is_silent(routes.internal.verdict), external: is_silent(routes.external_default()) }
+    }
+}
+
+impl std::ops::AddAssign for Silent {
+    fn add_assign(&mut self, more: Self) {
+        self.internal += more.internal;
+        self.external += more.external;
+    }
+}
+
+impl std::ops::SubAssign for Silent {
+    fn sub_assign(&mut self, less: Self) {
+        self.internal -= less.internal;
+        self.external -= less.external;
+    }
 }
 
 /// What a service port needs.
 pub fn needs(config: &Config, settings: &Settings, routes: &PortRoutes<'_>, slots: &Slots) -> Needs {
-    let mut builder = Builder { routes, slots, needs: Needs::default() };
+    let needs = Needs { silent: Silent::of(routes), ..Needs::default() };
+    let mut builder = Builder { routes, slots, needs };
     if let Some(seconds) = routes.port.affinity {
         builder.needs.sticky = sticky::sticky(config, settings, routes, seconds);
     }

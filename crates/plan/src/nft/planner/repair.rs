@@ -2,7 +2,11 @@
 //! after somebody else's changes, and what follows a refused transaction.
 //!
 //! In: the ruleset that was read back. Out: only what differs, in an order that the kernel takes.
+//!
+//! The first write of a large cluster has hundreds of thousands of changes. They are handed over one by one, so that
+//! nobody ever holds them all.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 
@@ -18,17 +22,12 @@ use crate::nft::slots::Slots;
 use crate::nft::sticky::ClientSet;
 use crate::route::FrontendAddress;
 
-/// What is wanted, worked out in one pass over all service ports.
+/// Chains and sets of clients that are wanted, and whose they are.
 #[derive(Default)]
 struct Wanted<'a> {
     chains: BTreeMap<String, Chain>,
     clients: BTreeMap<String, u32>,
-    /// Whose a chain or a set of clients is.
     owners: HashMap<String, &'a ServicePortName>,
-    /// Elements that the kernel holds as they should be.
-    kept: HashSet<Place>,
-    /// Elements that it does not.
-    missing: Vec<Op>,
 }
 
 impl Planner {
@@ -57,26 +56,44 @@ impl Planner {
         self.recount();
     }
 
-    /// The first write, where there is no table.
-    pub fn everything(&self) -> Vec<Op> {
+    /// The first write, where there is no table: `each` sees all changes, in order. Chains that packets enter at come
+    /// last, so that nothing is served before everything is there, even if the changes do not fit into one transaction.
+    pub fn everything(&self, each: &mut dyn FnMut(Op)) {
         let sets = Set::ALL.into_iter().map(Change::AddSet);
-        let mut ops: Vec<Op> = [Change::AddTable].into_iter().chain(sets).map(everybodys).collect();
-        ops.extend(self.repair(&Ruleset::default()));
-        ops
+        [Change::AddTable].into_iter().chain(sets).for_each(|change| each(everybodys(change)));
+        let wanted = self.wanted();
+        for (name, seconds) in &wanted.clients {
+            let set = ClientSet { name: name.clone(), seconds: *seconds };
+            each(wanted.op(name, Change::AddClients(set)));
+        }
+        let chains: BTreeMap<&String, &Chain> = wanted.chains.iter().collect();
+        let (entries, others): (Vec<&Chain>, Vec<&Chain>) =
+            callees_first(&chains).into_iter().partition(|chain| chain.base.is_some());
+        let add = |chain: &Chain| wanted.op(&chain.name, Change::AddChain(chain.clone()));
+        others.into_iter().for_each(|chain| each(add(chain)));
+        self.elements(&mut |owner, place, data| {
+            each(Op { change: Change::AddElement(place, data), owner: owner.cloned() });
+        });
+        entries.into_iter().for_each(|chain| each(add(chain)));
     }
 
     /// What turns the ruleset that the kernel holds into the one that is wanted; the shared sets must exist.
-    pub fn repair(&self, held: &Ruleset) -> Vec<Op> {
-        let wanted = self.wanted(held);
+    pub fn repair(&self, mut held: Ruleset) -> Vec<Op> {
+        let wanted = self.wanted();
         let mut ops = Vec::new();
         for (name, seconds) in wanted.clients.iter().filter(|(name, _)| !held.clients.contains_key(*name)) {
             let set = ClientSet { name: name.clone(), seconds: *seconds };
             ops.push(wanted.op(name, Change::AddClients(set)));
         }
-        write_chains(held, &wanted, &mut ops);
-        let gone = held.elements.keys().filter(|place| !wanted.kept.contains(place));
-        ops.extend(gone.map(|place| everybodys(Change::DeleteElement(*place))));
-        ops.extend(wanted.missing);
+        write_chains(&held, &wanted, &mut ops);
+        let mut missing = Vec::new();
+        self.elements(&mut |owner, place, data| match held.elements.entry(place) {
+            Entry::Occupied(same) if *same.get() == data => _ = same.remove(),
+            _ => missing.push(Op { change: Change::AddElement(place, data), owner: owner.cloned() }),
+        });
+        // What is left is not wanted, or not with this value.
+        ops.extend(held.elements.keys().map(|place| everybodys(Change::DeleteElement(*place))));
+        ops.extend(missing);
         let gone: BTreeMap<&String, &Chain> =
             held.chains.iter().filter(|(name, _)| !wanted.chains.contains_key(*name)).collect();
         let callers_first = callees_first(&gone).into_iter().rev();
@@ -87,42 +104,38 @@ impl Planner {
         ops
     }
 
-    fn wanted(&self, held: &Ruleset) -> Wanted<'_> {
-        let everybodys = self.without_ports();
-        let mut wanted = Wanted { chains: everybodys.chains, ..Wanted::default() };
-        for (place, data) in everybodys.elements {
-            wanted.add(held, None, place, data);
-        }
-        let mut shared: HashSet<Place> = HashSet::new();
-        for (name, port) in self.book.ports() {
-            let needs = self.needs(port);
-            for (place, data) in needs.elements {
-                if !place.set.is_shared_by_ports() || shared.insert(place) {
-                    wanted.add(held, Some(name), place, data);
-                }
-            }
-            for set in needs.sticky.sets {
+    fn wanted(&self) -> Wanted<'_> {
+        let mut wanted = Wanted { chains: self.without_ports().chains, ..Wanted::default() };
+        for (name, port) in self.sticky_ports() {
+            let own = self.needs(port).sticky;
+            for set in own.sets {
                 wanted.owners.insert(set.name.clone(), name);
                 wanted.clients.insert(set.name, set.seconds);
             }
-            for chain in needs.sticky.chains {
+            for chain in own.chains {
                 wanted.owners.insert(chain.name.clone(), name);
                 wanted.chains.insert(chain.name.clone(), chain);
             }
         }
         wanted
     }
+
+    /// All elements, each once, with the service port that needs it.
+    fn elements(&self, each: &mut dyn FnMut(Option<&ServicePortName>, Place, Data)) {
+        self.without_ports().elements.into_iter().for_each(|(place, data)| each(None, place, data));
+        let mut seen: HashSet<Place> = HashSet::new();
+        let is_needed_twice = |place: &Place| self.shared.get(place).is_some_and(|count| *count > 1);
+        for (name, port) in self.book.ports() {
+            for (place, data) in self.needs(port).elements {
+                if !is_needed_twice(&place) || seen.insert(place) {
+                    each(Some(name), place, data);
+                }
+            }
+        }
+    }
 }
 
 impl Wanted<'_> {
-    fn add(&mut self, held: &Ruleset, owner: Option<&ServicePortName>, place: Place, data: Data) {
-        if held.elements.get(&place) == Some(&data) {
-            self.kept.insert(place);
-        } else {
-            self.missing.push(Op { change: Change::AddElement(place, data), owner: owner.cloned() });
-        }
-    }
-
     /// A change of a chain or a set of clients.
     fn op(&self, object: &str, change: Change) -> Op {
         match self.owners.get(object) {

@@ -98,6 +98,7 @@ proptest! {
         batches.iter().for_each(|batch| { book.update(changes(batch)); });
         let fresh = Planner::new(Config::default(), book);
         prop_assert_eq!(without_order(planner.ruleset()), without_order(fresh.ruleset()));
+        prop_assert_eq!(planner.silent(), fresh.silent());
         prop_assert_eq!((&planner.shapes, &planner.shared), (&fresh.shapes, &fresh.shared));
         let (node, packets) = (node_addresses(family), packets(family));
         for packet in some.iter().map(|i| i.get(&packets)) {

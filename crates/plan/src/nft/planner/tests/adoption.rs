@@ -19,6 +19,12 @@ fn planner((settings, ports): &(Settings, Vec<PortChange>), config: &Config) -> 
     Planner::new(config.clone(), book)
 }
 
+fn everything(planner: &Planner) -> Vec<Op> {
+    let mut ops = Vec::new();
+    planner.everything(&mut |op| ops.push(op));
+    ops
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -26,7 +32,7 @@ proptest! {
     fn an_earlier_run_is_adopted([before, after] in lives(), mark in select(vec![1_u32, 1 << 14])) {
         let old = planner(&before, &Config::default());
         let mut kernel = FakeKernel::default();
-        prop_assert_eq!(kernel.commit(&old.everything()), Ok(()));
+        prop_assert_eq!(kernel.commit(&everything(&old)), Ok(()));
         prop_assert_eq!(&kernel, &FakeKernel::holding(old.ruleset()));
         // Nothing changed: nothing is written, also by a planner that has lived through something else.
         let mut same = planner(&before, &Config::default());
@@ -35,15 +41,33 @@ proptest! {
         back.extend(old.book().ports().iter().map(|(name, port)| (name.clone(), Some(port.clone()))));
         same.partial(back);
         same.adopt(&kernel.ruleset);
-        prop_assert_eq!(same.repair(&kernel.ruleset), vec![]);
+        prop_assert_eq!(same.repair(kernel.ruleset.clone()), vec![]);
         prop_assert_eq!(same.ruleset(), old.ruleset());
         // Another life, with other wishes.
         let service_cidrs = vec![range(after.0.family, "10.96.0.0/16")];
         let mut new = planner(&after, &Config { mark, service_cidrs });
         new.adopt(&kernel.ruleset);
-        prop_assert_eq!(kernel.commit(&new.repair(&kernel.ruleset)), Ok(()));
+        prop_assert_eq!(kernel.commit(&new.repair(kernel.ruleset.clone())), Ok(()));
         prop_assert_eq!(&kernel.ruleset, &new.ruleset());
-        prop_assert_eq!(new.repair(&kernel.ruleset), vec![]);
+        prop_assert_eq!(new.repair(kernel.ruleset.clone()), vec![]);
+    }
+
+    /// The first write in pieces, and an end after some of them: the next run finishes it.
+    #[test]
+    fn a_first_write_that_was_cut_short_is_adopted([life, _] in lives(), cut in any::<prop::sample::Index>()) {
+        let mut planner = planner(&life, &Config::default());
+        let ops = everything(&planner);
+        // Table and sets are there: without them the next run starts from nothing.
+        let start = Set::ALL.len() + 1;
+        let (done, left) = ops.split_at(start + cut.index(ops.len() - start));
+        let mut kernel = FakeKernel::default();
+        prop_assert_eq!(kernel.commit(done), Ok(()));
+        let serves = kernel.ruleset.chains.values().any(|chain| chain.base.is_some());
+        let is_element = |op: &Op| matches!(op.change, Change::AddElement(..));
+        prop_assert!(!serves || !left.iter().any(is_element), "packets come in before everything is there");
+        planner.adopt(&kernel.ruleset);
+        prop_assert_eq!(kernel.commit(&planner.repair(kernel.ruleset.clone())), Ok(()));
+        prop_assert_eq!(&kernel.ruleset, &planner.ruleset());
     }
 
     /// Somebody deletes elements and chains, and empties others.
@@ -63,7 +87,7 @@ proptest! {
                 kernel.ruleset.chains.get_mut(index.get(&names)).unwrap().rules.clear();
             }
         }
-        prop_assert_eq!(kernel.commit(&planner.repair(&kernel.ruleset)), Ok(()));
+        prop_assert_eq!(kernel.commit(&planner.repair(kernel.ruleset.clone())), Ok(()));
         prop_assert_eq!(&kernel.ruleset, &planner.ruleset());
     }
 }
@@ -81,7 +105,7 @@ fn a_restart_moves_no_endpoint() {
     let held = planner.ruleset();
     // The first endpoint comes back: a fresh planner would put it into the first slot.
     let mut fresh = Planner::new(Config::default(), world.book());
-    assert_ne!(fresh.repair(&held).len(), 0);
+    assert_ne!(fresh.repair(held.clone()).len(), 0);
     fresh.adopt(&held);
     planner.partial(all(&world.ports));
     assert_eq!(fresh.ruleset(), planner.ruleset());
@@ -107,7 +131,7 @@ fn slots_are_put_together_from_all_frontends() {
     let mut fresh = Planner::new(Config::default(), world(&endpoints).book());
     assert_ne!(fresh.ruleset(), planner.ruleset());
     fresh.adopt(&planner.ruleset());
-    assert_eq!(fresh.repair(&planner.ruleset()), vec![]);
+    assert_eq!(fresh.repair(planner.ruleset()), vec![]);
 }
 
 /// Ops say whose they are, so that a refusal can be blamed on a service port.
@@ -117,7 +141,7 @@ fn additions_name_their_owner() {
         Family::V4,
         "svc a/x tcp 10.96.0.1:80 sticky=60\n ep 10.1.0.1:80\n svc b/x tcp 10.96.0.2:80\n ep 10.1.0.1:80",
     );
-    for op in Planner::new(Config::default(), world.book()).everything() {
+    for op in everything(&Planner::new(Config::default(), world.book())) {
         let is_owned = match &op.change {
             Change::AddElement(..) | Change::AddClients(_) => true,
             Change::AddChain(chain) => {
