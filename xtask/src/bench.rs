@@ -1,5 +1,5 @@
-//! Benchmarks with goals: counts, ratios measured side by side in one run, and memory. Plain times are shown, but are
-//! no goals: they move from machine to machine.
+//! Benchmarks with goals: counts, ratios measured side by side in one run, and memory. Most plain times are shown, but
+//! are no goals: they move from machine to machine.
 //!
 //! In: which parts to run and how large. Out: progress lines, a table, files in `docs/benchmarks`, and an error if a
 //! goal was missed or a part could not run. Everything happens in private network namespaces.
@@ -9,10 +9,12 @@ mod cluster;
 mod first_sync;
 mod machine;
 mod manifests;
+mod nftables;
 mod plan;
 mod plot;
 mod progress;
 mod report;
+mod running;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,10 +24,10 @@ use serde::Serialize;
 
 use machine::Machine;
 use progress::Progress;
-use report::Report;
+use report::{Report, Section};
 
 /// How `bench` is called, after its name.
-pub(crate) const USAGE: &str = "bench [plan] [agent] [sync] [--quick] [--out DIR]";
+pub(crate) const USAGE: &str = "bench [plan] [agent] [sync] [nftables] [--quick] [--out DIR]";
 
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ enum Part {
     Agent,
     /// The first sync through iptables-nft, in batches and in one transaction. Needs root.
     Sync,
+    /// nftables mode beside the kernel's own limit, and its agent. Needs root.
+    Nftables,
 }
 
 /// How large everything is.
@@ -46,12 +50,25 @@ struct Sizes {
     large: u32,
     /// Clusters for the first sync; the last one counts.
     sync: [u32; 4],
+    nftables: nftables::Scale,
     /// Small runs show less than the goals ask for: they only show that everything works.
     has_goals: bool,
 }
 
-const FULL: Sizes = Sizes { small: 1_000, large: 10_000, sync: [500, 1_000, 2_000, 4_000], has_goals: true };
-const QUICK: Sizes = Sizes { small: 100, large: 1_000, sync: [50, 100, 200, 400], has_goals: false };
+const FULL: Sizes = Sizes {
+    small: 1_000,
+    large: 10_000,
+    sync: [500, 1_000, 2_000, 4_000],
+    nftables: nftables::FULL,
+    has_goals: true,
+};
+const QUICK: Sizes = Sizes {
+    small: 100,
+    large: 1_000,
+    sync: [50, 100, 200, 400],
+    nftables: nftables::QUICK,
+    has_goals: false,
+};
 
 /// Whether a measured value is good enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -96,15 +113,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let mut progress = Progress::new(parts.iter().map(|part| steps(*part, sizes)).sum());
     let mut report = Report::new(machine, arguments);
     for part in parts {
-        match part {
-            Part::Plan => report.lines.extend(plan::measure(sizes, &mut progress)?),
-            Part::Agent => report.lines.extend(agent::measure(sizes, &mut progress)?),
-            Part::Sync => {
-                let (lines, curve) = first_sync::measure(sizes, &mut progress)?;
-                report.lines.extend(lines);
-                report.curve = Some(curve);
-            }
-        }
+        report.sections.push(measure(part, sizes, &mut progress)?);
     }
     report.finish();
     println!("\n{}", report.table());
@@ -119,6 +128,15 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
+fn measure(part: Part, sizes: Sizes, progress: &mut Progress) -> Result<Section> {
+    match part {
+        Part::Plan => plan::measure(sizes, progress),
+        Part::Agent => agent::measure(sizes, progress),
+        Part::Sync => first_sync::measure(sizes, progress),
+        Part::Nftables => nftables::measure(sizes, progress),
+    }
+}
+
 /// The parts, their size, and where results go: by default only those of a complete run are kept.
 fn read(arguments: &[&str]) -> Result<(Vec<Part>, Sizes, Option<PathBuf>)> {
     let (mut parts, mut sizes, mut out) = (Vec::new(), FULL, None);
@@ -128,13 +146,14 @@ fn read(arguments: &[&str]) -> Result<(Vec<Part>, Sizes, Option<PathBuf>)> {
             "plan" => parts.push(Part::Plan),
             "agent" => parts.push(Part::Agent),
             "sync" => parts.push(Part::Sync),
+            "nftables" => parts.push(Part::Nftables),
             "--quick" => sizes = QUICK,
             "--out" => out = Some(PathBuf::from(rest.next().context(USAGE)?)),
             _ => bail!("usage: {USAGE}"),
         }
     }
     if parts.is_empty() {
-        parts.extend([Part::Plan, Part::Agent, Part::Sync]);
+        parts.extend([Part::Nftables, Part::Plan, Part::Agent, Part::Sync]);
         if sizes.has_goals && out.is_none() {
             out = Some(crate::repository::root()?.join("docs/benchmarks"));
         }
@@ -147,6 +166,7 @@ fn steps(part: Part, sizes: Sizes) -> usize {
         Part::Plan => 2,
         Part::Agent => agent::STEPS,
         Part::Sync => first_sync::steps(sizes),
+        Part::Nftables => nftables::steps(sizes),
     }
 }
 
@@ -162,7 +182,29 @@ fn duration(time: Duration) -> String {
 }
 
 /// The middle one; of an even number, the lower of the two.
-fn median(mut times: Vec<Duration>) -> Duration {
+fn median(times: Vec<Duration>) -> Duration {
+    quantile(times, 0.5)
+}
+
+/// The time that this share of all does not pass; the lower of two.
+fn quantile(mut times: Vec<Duration>, share: f64) -> Duration {
     times.sort_unstable();
-    times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+    let most = u32::try_from(times.len()).unwrap_or(u32::MAX);
+    let passed = (1..most).filter(|n| f64::from(*n) < f64::from(most) * share).count();
+    times.get(passed).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let times = |most: u64| (1..=most).rev().map(Duration::from_millis).collect::<Vec<_>>();
+        assert_eq!(median(times(4)), Duration::from_millis(2));
+        assert_eq!(median(times(5)), Duration::from_millis(3));
+        assert_eq!(quantile(times(100), 0.99), Duration::from_millis(99));
+        assert_eq!(quantile(times(1), 0.99), Duration::from_millis(1));
+        assert_eq!(median(Vec::new()), Duration::ZERO);
+    }
 }

@@ -9,6 +9,7 @@ use switchyard_model::{
 };
 use switchyard_plan::book::{Book, PortChanges, of_family};
 use switchyard_plan::iptables::{Config, Planner};
+use switchyard_plan::nft;
 use switchyard_plan::settings::{
     LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
 };
@@ -28,11 +29,17 @@ pub(super) fn number(start: Ipv4Addr, index: u32) -> IpAddr {
 
 /// What is known after the first lists.
 pub(super) fn tracker(services: u32) -> Tracker {
+    let (mut tracker, slices) = without_slices(services);
+    tracker.apply(slices);
+    tracker
+}
+
+/// What is known before the last list comes, and that list.
+pub(super) fn without_slices(services: u32) -> (Tracker, Event) {
     let mut tracker = Tracker::new();
     tracker.apply(Event::Node(Node { name: NODE.into(), ..Node::default() }));
     tracker.apply(Event::Services((0..services).map(service).collect()));
-    tracker.apply(Event::Slices((0..services).map(|index| slice(index, POD_IPS)).collect()));
-    tracker
+    (tracker, Event::Slices((0..services).map(|index| slice(index, POD_IPS)).collect()))
 }
 
 /// Everything that changed, for the planner.
@@ -42,7 +49,16 @@ pub(super) fn taken(tracker: &mut Tracker) -> PortChanges {
 
 /// A planner with an empty book.
 pub(super) fn planner() -> Planner {
-    let settings = Settings {
+    Planner::new(Config::default(), Book::new(settings()))
+}
+
+/// The same for nftables mode.
+pub(super) fn nft_planner() -> nft::Planner {
+    nft::Planner::new(nft::Config::default(), Book::new(settings()))
+}
+
+fn settings() -> Settings {
+    Settings {
         family: Family::V4,
         node_name: NODE.into(),
         zone: None,
@@ -51,8 +67,7 @@ pub(super) fn planner() -> Planner {
         masquerade: MasqueradeClusterIp::default(),
         node_ports: NodePortAddresses::default(),
         loopback_node_ports: LoopbackNodePorts::default(),
-    };
-    Planner::new(Config::default(), Book::new(settings))
+    }
 }
 
 /// One endpoint of a Service is replaced by another.
@@ -62,6 +77,20 @@ pub(super) fn replace_endpoint(tracker: &mut Tracker, index: u32) {
         first.address = number(NEW_POD_IPS, index);
     }
     tracker.apply(Event::Slice(slice));
+}
+
+/// And put back.
+pub(super) fn restore_endpoint(tracker: &mut Tracker, index: u32) {
+    tracker.apply(Event::Slice(slice(index, POD_IPS)));
+}
+
+/// This Service, or the next one if its endpoints are on the own node.
+pub(super) fn remote(index: u32) -> u32 {
+    if node(index) == NODE { index + 1 } else { index }
+}
+
+fn node(index: u32) -> String {
+    format!("n{}", index % 50)
 }
 
 fn name(index: u32) -> ServiceName {
@@ -87,7 +116,7 @@ fn service(index: u32) -> Service {
 
 fn slice(index: u32, pods: Ipv4Addr) -> EndpointSlice {
     let service = name(index);
-    let node: Arc<str> = format!("n{}", index % 50).into();
+    let node: Arc<str> = node(index).into();
     let endpoint = |offset: u32| SliceEndpoint {
         address: number(pods, index * ENDPOINTS + offset),
         conditions: Conditions::default(),

@@ -4,40 +4,32 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
 use switchyard_apply::Mode;
 use switchyard_apply::iptables::mode::{IptablesMode, NFT_BATCH};
 use switchyard_apply::iptables::{Iptables, Limits, Table, Variant};
 use switchyard_model::Family;
 use switchyard_netlink::netns::Namespace;
 
+use super::plot::{Line, Picture};
 use super::progress::Progress;
+use super::report::Section;
 use super::{Goal, Measured, Sizes, cluster, duration};
 
+const ABOUT: &str = "The same rules through iptables-nft, in bounded batches as Switchyard writes them, and in one \
+transaction.";
 const GOAL: f64 = 5.0;
 /// Long enough for a quadratic program.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// Service ports per transaction that are tried, besides the one in use.
 const BATCHES: [usize; 6] = [25, 50, 100, 200, 400, 800];
 
-/// Times by size of cluster and of batches.
-#[derive(Debug, Serialize)]
-pub(super) struct Curve {
-    pub(super) batch: usize,
-    pub(super) points: Vec<Point>,
-    /// Seconds of the largest cluster by size of batches.
-    pub(super) batches: Vec<(usize, f64)>,
-}
-
 /// One size of cluster.
-#[derive(Debug, Serialize)]
-pub(super) struct Point {
-    pub(super) services: u32,
+struct Point {
+    services: u32,
     /// Mean of two runs, before and after the single transaction.
-    pub(super) in_batches_seconds: f64,
-    pub(super) both_runs_seconds: [f64; 2],
-    pub(super) one_transaction_seconds: f64,
-    pub(super) restores: usize,
+    in_batches_seconds: f64,
+    one_transaction_seconds: f64,
+    restores: usize,
 }
 
 /// One way of writing the rules.
@@ -53,7 +45,7 @@ pub(super) fn steps(sizes: Sizes) -> usize {
     3 * sizes.sync.len() + BATCHES.len()
 }
 
-pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<(Vec<Measured>, Curve)> {
+pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Section> {
     let mut points = Vec::new();
     for services in sizes.sync {
         points.push(point(services, progress)?);
@@ -69,7 +61,29 @@ pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<(Vec<Meas
         let what = format!("first sync, {largest} Services x {}: in batches of {batch}", cluster::ENDPOINTS);
         Measured::info(what, seconds(*time))
     }));
-    Ok((lines, Curve { batch: NFT_BATCH, points, batches }))
+    Ok(Section {
+        title: "iptables mode: the first sync",
+        about: ABOUT,
+        lines,
+        pictures: vec![picture(&points)],
+    })
+}
+
+fn picture(points: &[Point]) -> Picture {
+    let line = |name: String, seconds: &dyn Fn(&Point) -> f64| Line {
+        name,
+        points: points.iter().map(|point| (point.services, seconds(point))).collect(),
+    };
+    Picture {
+        file: "first-sync.svg",
+        title: "First sync through iptables-nft: seconds by number of Services".to_owned(),
+        unit: " s",
+        lines: vec![
+            line(format!("batches of {NFT_BATCH}"), &|point| point.in_batches_seconds),
+            line("one transaction".to_owned(), &|point| point.one_transaction_seconds),
+        ],
+        goal: None,
+    }
 }
 
 fn at_one_size(point: &Point, sizes: Sizes) -> [Measured; 3] {
@@ -113,7 +127,6 @@ fn point(services: u32, progress: &mut Progress) -> Result<Point> {
     Ok(Point {
         services,
         in_batches_seconds: (both.iter().sum::<f64>()) / 2.0,
-        both_runs_seconds: both,
         one_transaction_seconds: single.time.as_secs_f64(),
         restores: before.restores,
     })

@@ -1,9 +1,9 @@
-//! The first sync as a picture: seconds over Services, one line for batches and one for a single transaction. SVG by
+//! Measurements as a picture: one value over the number of Services, one line for each thing that was measured. SVG by
 //! hand; it needs no program to make and any browser to see.
 
 use std::fmt::Write;
 
-use super::first_sync::Curve;
+use serde::Serialize;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
@@ -11,41 +11,68 @@ const HEIGHT: f64 = 360.0;
 const LEFT: f64 = 60.0;
 const BOTTOM: f64 = 50.0;
 const TOP: f64 = 40.0;
-const RIGHT: f64 = 150.0;
+const RIGHT: f64 = 170.0;
 const GRID_LINES: u32 = 5;
+/// Names beside line ends keep this distance.
+const NAME_HEIGHT: f64 = 14.0;
+const COLOURS: [&str; 3] = ["#1f618d", "#c0392b", "#7d8a00"];
+const GOAL_COLOUR: &str = "#888888";
 
-/// The picture.
-pub(super) fn svg(curve: &Curve) -> String {
-    let most = curve.points.iter().map(|p| p.one_transaction_seconds.max(p.in_batches_seconds));
-    let plot = Plot {
-        services: curve.points.iter().map(|p| f64::from(p.services)).fold(1.0, f64::max),
-        seconds: most.fold(0.1, f64::max),
-    };
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">"#
-    );
-    let _ = writeln!(out, r#"<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>"#);
-    let _ = writeln!(
-        out,
-        r#"<text x="{LEFT}" y="20" font-size="14">First sync through iptables-nft: seconds by number of Services</text>"#
-    );
-    plot.axes(curve, &mut out);
-    let single: Vec<(u32, f64)> =
-        curve.points.iter().map(|p| (p.services, p.one_transaction_seconds)).collect();
-    plot.line(&single, "#c0392b", "one transaction", &mut out);
-    let batches: Vec<(u32, f64)> = curve.points.iter().map(|p| (p.services, p.in_batches_seconds)).collect();
-    plot.line(&batches, "#1f618d", &format!("batches of {}", curve.batch), &mut out);
-    out.push_str("</svg>\n");
-    out
+/// What to draw. In the results this is where the points are.
+#[derive(Debug, Serialize)]
+pub(super) struct Picture {
+    /// The file that it goes to.
+    pub(super) file: &'static str,
+    pub(super) title: String,
+    /// Behind the value at the end of each line.
+    pub(super) unit: &'static str,
+    pub(super) lines: Vec<Line>,
+    /// A value not to be passed.
+    pub(super) goal: Option<f64>,
+}
+
+/// One thing that was measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) name: String,
+    /// Services and value.
+    pub(super) points: Vec<(u32, f64)>,
+}
+
+impl Picture {
+    /// The picture.
+    pub(super) fn svg(&self) -> String {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let plot = Plot {
+            services: points().map(|(services, _)| f64::from(*services)).fold(1.0, f64::max),
+            most: points().map(|(_, value)| *value).chain(self.goal).fold(0.1, f64::max),
+        };
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">"#
+        );
+        let _ = writeln!(out, r#"<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>"#);
+        let _ = writeln!(out, r#"<text x="{LEFT}" y="20" font-size="14">{}</text>"#, self.title);
+        plot.values(&mut out);
+        plot.services(self.lines.first().map_or(&[], |line| &line.points), &mut out);
+        if let Some(goal) = self.goal {
+            plot.goal(goal, &mut out);
+        }
+        for (line, colour) in self.lines.iter().zip(COLOURS.into_iter().cycle()) {
+            plot.line(line, colour, &mut out);
+        }
+        plot.names(self, &mut out);
+        out.push_str("</svg>\n");
+        out
+    }
 }
 
 /// The scales.
 struct Plot {
     services: f64,
-    seconds: f64,
+    most: f64,
 }
 
 impl Plot {
@@ -53,30 +80,29 @@ impl Plot {
         LEFT + f64::from(services) / self.services * (WIDTH - LEFT - RIGHT)
     }
 
-    fn y(&self, seconds: f64) -> f64 {
-        HEIGHT - BOTTOM - seconds / self.seconds * (HEIGHT - BOTTOM - TOP)
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - value / self.most * (HEIGHT - BOTTOM - TOP)
     }
 
-    fn axes(&self, curve: &Curve, out: &mut String) {
+    fn values(&self, out: &mut String) {
         for n in 0..=GRID_LINES {
-            let seconds = self.seconds * f64::from(n) / f64::from(GRID_LINES);
-            let y = self.y(seconds);
+            let value = self.most * f64::from(n) / f64::from(GRID_LINES);
+            let y = self.y(value);
             let _ = writeln!(
                 out,
-                r##"<line x1="{LEFT}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}" stroke="#dddddd"/><text x="{:.1}" y="{:.1}" text-anchor="end">{seconds:.1}</text>"##,
+                r##"<line x1="{LEFT}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}" stroke="#dddddd"/><text x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"##,
                 WIDTH - RIGHT,
                 LEFT - 6.0,
-                y + 4.0
+                y + 4.0,
+                short(value)
             );
         }
-        for point in &curve.points {
-            let x = self.x(point.services);
-            let y = HEIGHT - BOTTOM + 18.0;
-            let _ = writeln!(
-                out,
-                r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{}</text>"#,
-                point.services
-            );
+    }
+
+    fn services(&self, points: &[(u32, f64)], out: &mut String) {
+        for (services, _) in points {
+            let (x, y) = (self.x(*services), HEIGHT - BOTTOM + 18.0);
+            let _ = writeln!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{services}</text>"#);
         }
         let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
         let _ = writeln!(
@@ -86,24 +112,58 @@ impl Plot {
         );
     }
 
-    fn line(&self, points: &[(u32, f64)], colour: &str, name: &str, out: &mut String) {
-        let places: Vec<(f64, f64)> = points.iter().map(|(n, s)| (self.x(*n), self.y(*s))).collect();
-        let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    fn goal(&self, goal: f64, out: &mut String) {
+        let y = self.y(goal);
+        let _ = writeln!(
+            out,
+            r#"<line x1="{LEFT}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}" stroke="{GOAL_COLOUR}" stroke-dasharray="6 4"/>"#,
+            WIDTH - RIGHT
+        );
+    }
+
+    fn line(&self, line: &Line, colour: &str, out: &mut String) {
+        let places = || line.points.iter().map(|(services, value)| (self.x(*services), self.y(*value)));
+        let path: Vec<String> = places().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             out,
             r#"<polyline points="{}" fill="none" stroke="{colour}" stroke-width="2"/>"#,
             path.join(" ")
         );
-        for (x, y) in &places {
+        for (x, y) in places() {
             let _ = writeln!(out, r#"<circle cx="{x:.1}" cy="{y:.1}" r="3" fill="{colour}"/>"#);
         }
-        if let (Some((x, y)), Some((_, seconds))) = (places.last(), points.last()) {
-            let _ = writeln!(
-                out,
-                r#"<text x="{:.1}" y="{:.1}" fill="{colour}">{name}: {seconds:.1} s</text>"#,
-                x + 8.0,
-                y + 4.0
-            );
+    }
+
+    /// Names beside the ends of their lines, none over another.
+    fn names(&self, picture: &Picture, out: &mut String) {
+        let mut names = Vec::new();
+        for (line, colour) in picture.lines.iter().zip(COLOURS.into_iter().cycle()) {
+            if let Some((_, value)) = line.points.last() {
+                let text = format!("{}: {}{}", line.name, short(*value), picture.unit);
+                names.push((self.y(*value), text, colour));
+            }
         }
+        if let Some(goal) = picture.goal {
+            names.push((self.y(goal), format!("goal: {}{}", short(goal), picture.unit), GOAL_COLOUR));
+        }
+        names.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let mut free = 0.0_f64;
+        for (y, text, colour) in names {
+            let y = y.max(free);
+            free = y + NAME_HEIGHT;
+            let x = WIDTH - RIGHT + 8.0;
+            let _ = writeln!(out, r#"<text x="{x:.1}" y="{:.1}" fill="{colour}">{text}</text>"#, y + 4.0);
+        }
+    }
+}
+
+/// As many digits as a reader wants.
+fn short(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
     }
 }

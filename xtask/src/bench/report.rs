@@ -1,4 +1,4 @@
-//! Results as a table for the terminal, and as JSON, Markdown and a picture for `docs/benchmarks`.
+//! Results as a table for the terminal, and as JSON, Markdown and pictures for `docs/benchmarks`.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,17 +7,26 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::first_sync::Curve;
 use super::machine::Machine;
-use super::{Goal, Measured, plot};
+use super::plot::Picture;
+use super::{Goal, Measured};
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     command: String,
     machine: Machine,
+    pub(super) sections: Vec<Section>,
+}
+
+/// What one part has measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Section {
+    pub(super) title: &'static str,
+    /// What was done, for somebody who knows nothing about it yet.
+    pub(super) about: &'static str,
     pub(super) lines: Vec<Measured>,
-    pub(super) curve: Option<Curve>,
+    pub(super) pictures: Vec<Picture>,
 }
 
 impl Report {
@@ -27,7 +36,7 @@ impl Report {
             // Writing to a String cannot fail.
             let _ = write!(command, " ARGS='{}'", arguments.join(" "));
         }
-        Self { command, machine, lines: Vec::new(), curve: None }
+        Self { command, machine, sections: Vec::new() }
     }
 
     /// Everything has run.
@@ -37,15 +46,15 @@ impl Report {
 
     /// Goals that were missed.
     pub(super) fn missed(&self) -> usize {
-        self.lines.iter().filter(|line| line.goal == Goal::Missed).count()
+        let lines = self.sections.iter().flat_map(|section| &section.lines);
+        lines.filter(|line| line.goal == Goal::Missed).count()
     }
 
     /// For a terminal: every column as wide as its widest value.
     pub(super) fn table(&self) -> String {
-        let rows = self.rows();
         let mut widths = [0; 4];
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
+        for row in self.sections.iter().flat_map(Section::rows) {
+            for (width, cell) in widths.iter_mut().zip(&row) {
                 *width = cell.chars().count().max(*width);
             }
         }
@@ -54,22 +63,42 @@ impl Report {
             let text = format!("{a:<what$}  {b:>value$}  {c:<wanted$}  {d:<goal$}");
             text.trim_end().to_owned() + "\n"
         };
-        rows.iter().map(line).collect()
+        let of_section = |section: &Section| -> String { section.rows().iter().map(line).collect() };
+        let sections =
+            self.sections.iter().map(|section| format!("{}\n{}", section.title, of_section(section)));
+        sections.collect::<Vec<_>>().join("\n")
     }
 
-    /// Writes `results.json`, `README.md` and, if the first sync was measured, `first-sync.svg`.
+    /// Writes `results.json`, `README.md` and the pictures.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory)?;
         fs::write(directory.join("results.json"), serde_json::to_string_pretty(self)? + "\n")?;
         fs::write(directory.join("README.md"), self.markdown())?;
-        if let Some(curve) = &self.curve {
-            fs::write(directory.join("first-sync.svg"), plot::svg(curve))?;
+        for picture in self.sections.iter().flat_map(|section| &section.pictures) {
+            fs::write(directory.join(picture.file), picture.svg())?;
         }
         Ok(())
     }
 
+    fn markdown(&self) -> String {
+        let mut out = format!(
+            "# Benchmarks\n\nWritten by `{}`. Counts and ratios, measured side by side in one run, are goals; times \
+             move from machine to machine.\n\n",
+            self.command
+        );
+        out.push_str("| | |\n|---|---|\n");
+        for (name, value) in self.machine.rows() {
+            let _ = writeln!(out, "| {name} | {value} |");
+        }
+        for section in &self.sections {
+            section.markdown(&mut out);
+        }
+        out
+    }
+}
+
+impl Section {
     fn rows(&self) -> Vec<[String; 4]> {
-        let head = ["what", "measured", "goal", ""].map(str::to_owned);
         let row = |line: &Measured| {
             let goal = match line.goal {
                 Goal::Met => "ok",
@@ -78,31 +107,17 @@ impl Report {
             };
             [line.what.clone(), line.value.clone(), line.wanted.to_owned(), goal.to_owned()]
         };
-        std::iter::once(head).chain(self.lines.iter().map(row)).collect()
+        self.lines.iter().map(row).collect()
     }
 
-    fn markdown(&self) -> String {
-        let mut out = format!(
-            "# Benchmarks\n\nWritten by `{}`. Counts and ratios are goals; times move from machine to machine.\n\n",
-            self.command
-        );
-        out.push_str("| | |\n|---|---|\n");
-        for (name, value) in self.machine.rows() {
-            let _ = writeln!(out, "| {name} | {value} |");
-        }
-        out.push('\n');
-        for (n, row) in self.rows().iter().enumerate() {
+    fn markdown(&self, out: &mut String) {
+        let _ = writeln!(out, "\n## {}\n\n{}\n", self.title, self.about);
+        out.push_str("| what | measured | goal |  |\n|---|---:|---|---|\n");
+        for row in self.rows() {
             let _ = writeln!(out, "| {} |", row.join(" | "));
-            if n == 0 {
-                out.push_str("|---|---:|---|---|\n");
-            }
         }
-        if self.curve.is_some() {
-            out.push_str(
-                "\nThe first sync writes the same rules in bounded batches, as Switchyard does, and in one \
-                 transaction:\n\n![Seconds of the first sync by number of Services](first-sync.svg)\n",
-            );
+        for picture in &self.pictures {
+            let _ = writeln!(out, "\n![{}]({})", picture.title, picture.file);
         }
-        out
     }
 }
