@@ -90,7 +90,8 @@ impl Running {
     }
 
     pub(super) fn memory(&self) -> Result<Memory> {
-        let status = self.file("status")?;
+        let path = format!("/proc/{}/status", self.id());
+        let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
         let megabytes = |field: &str| -> Result<f64> {
             let line = status.lines().find_map(|line| line.strip_prefix(field));
             let kilobytes = line.and_then(|line| line.split_whitespace().next()).context("no such field")?;
@@ -127,12 +128,6 @@ impl Running {
 
     pub(super) fn id(&self) -> u32 {
         self.process.id()
-    }
-
-    /// A file of the process under `/proc`.
-    pub(super) fn file(&self, name: &str) -> Result<String> {
-        let path = format!("/proc/{}/{name}", self.id());
-        fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
     }
 }
 

@@ -43,9 +43,7 @@ pub(super) struct Seen {
 /// What it did while nothing happened.
 pub(super) struct Idle {
     pub(super) time: Duration,
-    /// Clock ticks of processor time.
-    pub(super) ticks: u64,
-    /// The same more exactly.
+    /// Processor time. Not in clock ticks: a tick is also counted when what was used before makes it full.
     pub(super) busy: Duration,
     pub(super) switches: u64,
     /// System calls by name, if `strace` is there.
@@ -119,7 +117,6 @@ fn rest(agent: &Running, node: &Host, time: Duration) -> Result<Idle> {
     let after = Spent::of(agent)?;
     Ok(Idle {
         time,
-        ticks: after.ticks.saturating_sub(before.ticks),
         busy: after.busy.saturating_sub(before.busy),
         switches: after.switches.saturating_sub(before.switches),
         calls: system_calls(agent, node, time)?,
@@ -128,7 +125,6 @@ fn rest(agent: &Running, node: &Host, time: Duration) -> Result<Idle> {
 
 /// What a process has used so far.
 struct Spent {
-    ticks: u64,
     busy: Duration,
     switches: u64,
 }
@@ -143,11 +139,7 @@ impl Spent {
             let counts = status.lines().filter(|line| line.contains("ctxt_switches:"));
             switches += counts.map(|line| number(line.split_whitespace().last())).sum::<Result<u64>>()?;
         }
-        // The second field is a name in brackets and may hold spaces; user and system time are the 14th and 15th.
-        let stat = agent.file("stat")?;
-        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
-        let ticks = number(fields.next())? + number(fields.next())?;
-        Ok(Self { ticks, busy: Duration::from_nanos(busy), switches })
+        Ok(Self { busy: Duration::from_nanos(busy), switches })
     }
 }
 
