@@ -5,6 +5,7 @@
 //! | [`flags`] | reads and checks the command line |
 //! | [`settings`] | from flags and the Node object to the planner's settings |
 //! | [`run`] | wires a proxy and runs it |
+//! | [`probe`] | which families a mode can serve here |
 //! | [`board`] | holds the latest changes between source and loop |
 //! | [`pace`] | decides when to sync; a pure function of time |
 //! | [`sync`] | the loop, and what follows a sync |
@@ -21,6 +22,7 @@ pub mod flags;
 pub mod guard;
 pub mod logging;
 pub mod pace;
+pub mod probe;
 pub mod run;
 pub mod settings;
 pub mod sync;

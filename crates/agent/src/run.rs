@@ -129,7 +129,7 @@ fn nftables_mode(config: &Config, node: &Node) -> anyhow::Result<Dataplane> {
     let mut modes: Vec<Box<dyn switchyard_apply::Mode>> = Vec::new();
     let monitor = Monitor::open().context("cannot listen to nf_tables")?;
     let mut ports = Vec::new();
-    for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
+    for family in crate::probe::families_for_nftables()? {
         let book = Book::new(settle(config, node, family));
         let kernel = Nft::open().context("cannot talk to nf_tables")?;
         ports.push(kernel.port());

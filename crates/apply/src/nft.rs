@@ -10,8 +10,10 @@
 //! | [`observe`] | reads our table |
 //! | [`writer`] | sends transactions |
 //! | [`mode`] | drives it for one family |
+//! | [`probe`] | what the kernel must be able to do |
 
 pub mod mode;
+pub mod probe;
 
 mod encode;
 mod observe;

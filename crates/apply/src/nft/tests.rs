@@ -37,7 +37,7 @@ fn settings(family: Family) -> Settings {
     }
 }
 
-fn mode(family: Family) -> NftMode {
+pub(super) fn mode(family: Family) -> NftMode {
     NftMode::new(Nft::open().unwrap(), Planner::new(Config::default(), Book::new(settings(family))))
 }
 

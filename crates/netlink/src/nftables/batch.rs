@@ -202,6 +202,11 @@ impl Batch {
         &self.bytes
     }
 
+    /// Without the closing bracket.
+    pub(super) fn open_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.end).unwrap_or_default()
+    }
+
     pub(super) fn fault(&self) -> Option<(OperationIndex, &'static str)> {
         self.fault
     }

@@ -121,23 +121,37 @@ fn told(refusals: &Refusals) -> String {
 impl Nft {
     /// Does all operations of the batch at once, or none. An empty batch is not sent.
     pub fn commit(&mut self, batch: &Batch) -> Result<Committed, CommitError> {
+        let committed =
+            Committed { operations: batch.len(), messages: batch.messages(), bytes: batch.byte_length() };
+        match self.transact(batch, batch.bytes())? {
+            Sent::Yes => Ok(committed),
+            Sent::Nothing => Ok(Committed { bytes: 0, ..committed }),
+        }
+    }
+
+    /// Lets the kernel judge a batch as in [`Self::commit`]. Nothing is changed, and nobody is notified: without its closing
+    /// bracket, the kernel takes all operations back when it has seen the last one. What it finds only when it looks at all chains
+    /// together, such as a loop or a chain that is called from a wrong hook, is not told.
+    pub fn check(&mut self, batch: &Batch) -> Result<(), CommitError> {
+        self.transact(batch, batch.open_bytes()).map(|_| ())
+    }
+
+    fn transact(&mut self, batch: &Batch, bytes: &[u8]) -> Result<Sent, CommitError> {
         if let Some((operation, reason)) = batch.fault() {
             return Err(CommitError::Unencodable { operation, reason });
         }
-        let bytes = batch.byte_length();
-        let committed = Committed { operations: batch.len(), messages: batch.messages(), bytes };
         if batch.messages() == 0 {
-            return Ok(Committed { bytes: 0, ..committed });
+            return Ok(Sent::Nothing);
         }
-        self.make_room(bytes)?;
+        self.make_room(bytes.len())?;
         self.forget_old_answers()?;
-        self.socket.send(batch.bytes()).map_err(|error| match error.errno() {
+        self.socket.send(bytes).map_err(|error| match error.errno() {
             Some(errno @ (Errno::EMSGSIZE | Errno::ENOBUFS | Errno::ENOMEM)) => {
-                CommitError::TooLarge { bytes, errno }
+                CommitError::TooLarge { bytes: bytes.len(), errno }
             }
             _ => CommitError::Socket(error),
         })?;
-        self.outcome(batch).map(|()| committed)
+        self.outcome(batch).map(|()| Sent::Yes)
     }
 
     fn make_room(&mut self, bytes: usize) -> Result<(), CommitError> {
@@ -172,6 +186,12 @@ impl Nft {
             }
         }
     }
+}
+
+/// Whether there was anything to send.
+enum Sent {
+    Yes,
+    Nothing,
 }
 
 /// What the answers to one batch tell.

@@ -87,6 +87,32 @@ fn a_bad_element_is_found_in_the_right_message_of_many() {
 }
 
 #[test]
+fn a_batch_can_be_judged_without_being_done() {
+    let Some(namespace) = namespace_or_skip() else { return };
+    namespace
+        .run(|| {
+            let mut nft = Nft::open().unwrap();
+            let ruleset = constant_size(V4);
+            let id = &ruleset.table.id;
+            let before = nft.generation().unwrap();
+            nft.check(&ruleset.batch()).unwrap();
+            nft.check(&Batch::new()).unwrap();
+            assert_eq!(nft.tables(V4).unwrap(), []);
+
+            let mut wrong = ruleset.batch();
+            wrong.add_rule(id, &Rule::new("pick-3", vec![Expression::Verdict(goto("missing"))]));
+            let Err(CommitError::Refused { refusals, .. }) = nft.check(&wrong) else { panic!() };
+            assert_eq!(refusals.first().operation.as_ref().unwrap().index.0, wrong.len() - 1);
+
+            assert_eq!(nft.generation().unwrap(), before);
+
+            nft.commit(&ruleset.batch()).unwrap();
+            assert_eq!(Ruleset::read(&mut nft, id), ruleset);
+        })
+        .unwrap();
+}
+
+#[test]
 fn a_race_is_told_and_the_own_generation_is_not_one() {
     let Some(namespace) = namespace_or_skip() else { return };
     namespace
