@@ -15,21 +15,23 @@
 //! take our counters for untyped samples.
 
 mod family;
+mod kubernetes;
 mod names;
-mod process;
+pub(crate) mod process;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use switchyard_model::Family;
 
 use crate::health::{Probe, Verdict};
 use family::{Counter, Gauge, Histogram, Series};
+pub use kubernetes::{Feature, Stage};
 use text::{Exposition, Labels};
 
 /// Kinds of objects that always have a quarantine sample, so that a cured object is seen to go to 0.
@@ -77,11 +79,34 @@ pub enum Scope {
     External,
 }
 
+/// From when on something was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// From the start of the process.
+    Start,
+    /// From when somebody asked for it. kube-proxy then forgets when it started, too.
+    Reset,
+}
+
+/// Packets that rules of iptables mode counted. A counter that the kernel does not have is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// Dropped because connection tracking calls them invalid.
+    pub invalid_dropped: Option<u64>,
+    /// Let in for a node port on a loopback address.
+    pub loopback_accepted: Option<u64>,
+}
+
+/// Asks the kernel for [`PacketCounts`], each time a page is made.
+pub type CountPackets = Box<dyn Fn() -> PacketCounts + Send + Sync>;
+
 /// All metrics of the process.
 pub struct Metrics {
     syncs: SyncMetrics,
     failures: FailureMetrics,
     probes: [(Probe, Series<u16, Counter>); 2],
+    packets: OnceLock<CountPackets>,
+    features: OnceLock<Vec<Feature>>,
     own: OwnMetrics,
 }
 
@@ -111,7 +136,7 @@ struct FailureMetrics {
 }
 
 struct OwnMetrics {
-    build: Labels,
+    version: String,
     quarantined: Mutex<BTreeMap<Arc<str>, usize>>,
     frontend_conflicts: Series<(), Gauge>,
     rules_repaired: Series<Family, Counter>,
@@ -131,8 +156,10 @@ impl Metrics {
             syncs: SyncMetrics::new(mode, families),
             failures: FailureMetrics::new(mode, families),
             probes: [(Probe::Healthz, codes()), (Probe::Livez, codes())],
+            packets: OnceLock::new(),
+            features: OnceLock::new(),
             own: OwnMetrics {
-                build: Labels::new("version", version),
+                version: version.to_owned(),
                 quarantined: Mutex::default(),
                 frontend_conflicts: Series::new(unlabelled(), Gauge::zero),
                 rules_repaired: Series::new(by_family(families), Counter::default),
@@ -223,6 +250,17 @@ impl Metrics {
         add(&self.syncs.conntrack_deleted, family, deleted);
     }
 
+    /// Where packets are counted. Only the first call counts.
+    pub fn packets_counted(&self, count: CountPackets) {
+        // A second caller would be a mistake without harm.
+        let _ = self.packets.set(count);
+    }
+
+    /// Which feature gates there are. Only the first call counts.
+    pub fn features(&self, features: Vec<Feature>) {
+        let _ = self.features.set(features);
+    }
+
     /// A health probe was answered.
     pub fn probed(&self, probe: Probe, verdict: Verdict) {
         if let Some((_, series)) = self.probes.iter().find(|(other, _)| *other == probe) {
@@ -262,16 +300,52 @@ impl Metrics {
         self.syncs.write_changes(&mut page);
         self.failures.write(&mut page);
         self.write_probes(&mut page);
+        self.write_packets(&mut page);
+        kubernetes::write(&mut page, &self.own.version, self.features.get().map_or(&[], Vec::as_slice));
         self.own.write(&mut page);
         process::write(&mut page);
         page.finish()
     }
 
+    /// The page of `/metrics/slis`: how often the health check of the metrics server was evaluated.
+    pub(crate) fn render_slis(checks: u64, since: Since) -> String {
+        let mut page = Exposition::default();
+        kubernetes::write_health_checks(&mut page, checks);
+        if since == Since::Start {
+            process::write_start_time(&mut page);
+        }
+        page.finish()
+    }
+
+    fn write_packets(&self, page: &mut Exposition) {
+        let counts = self.packets.get().map(|count| count()).unwrap_or_default();
+        for (name, help, packets) in [
+            (
+                "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
+                "[ALPHA] packets dropped by iptables to work around conntrack problems",
+                counts.invalid_dropped,
+            ),
+            (
+                "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
+                "[ALPHA] Number of packets accepted on nodeports of loopback interface",
+                counts.loopback_accepted,
+            ),
+        ] {
+            page.block(name, "counter", help, |samples| {
+                if let Some(packets) = packets {
+                    samples.integer("", &Labels::default(), packets);
+                }
+            });
+        }
+    }
+
     fn write_probes(&self, page: &mut Exposition) {
         for (probe, series) in &self.probes {
             let (name, help) = match probe {
-                Probe::Healthz => ("kubeproxy_proxy_healthz_total", "Answers of /healthz by HTTP status."),
-                Probe::Livez => ("kubeproxy_proxy_livez_total", "Answers of /livez by HTTP status."),
+                Probe::Healthz => {
+                    ("kubeproxy_proxy_healthz_total", "[ALPHA] Cumulative proxy healthz HTTP status")
+                }
+                Probe::Livez => ("kubeproxy_proxy_livez_total", "[ALPHA] Cumulative proxy livez HTTP status"),
             };
             page.family(name, help, series);
         }

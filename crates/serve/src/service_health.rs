@@ -17,8 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::Router;
-use axum::http::HeaderName;
+use hyper::header::HeaderName;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use socket2::Socket;
@@ -29,7 +28,7 @@ use tokio::task::AbortHandle;
 
 use crate::Moment;
 use crate::health::{ProxyHealth, Verdict};
-use crate::server::{Connections, HEALTH_HEADERS, V6, open, serve_listener, status};
+use crate::server::{Ask, Connections, JSON, NOSNIFF, Reply, Site, V6, open, serve_listener, status};
 
 #[cfg(test)]
 mod tests;
@@ -136,10 +135,10 @@ impl ServiceHealth {
             health: self.health.clone(),
             local_endpoints: local_endpoints.clone(),
         };
-        let pages = Router::new().fallback(async move || page.answer(Moment::now()));
+        let page = Arc::new(page);
         let mut check = OpenCheck { port: want.port, local_endpoints, listeners: Vec::new() };
         for &address in &self.addresses {
-            let listener = self.listen(SocketAddr::new(address, want.port), pages.clone());
+            let listener = self.listen(SocketAddr::new(address, want.port), page.clone());
             check.listeners.push(listener.map_err(|source| OpenError {
                 node: self.node.clone(),
                 service: service.clone(),
@@ -151,7 +150,7 @@ impl ServiceHealth {
         Ok(check)
     }
 
-    fn listen(&self, address: SocketAddr, pages: Router) -> io::Result<OpenListener> {
+    fn listen(&self, address: SocketAddr, page: Arc<Page>) -> io::Result<OpenListener> {
         if address.port() == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "0 is not a port"));
         }
@@ -159,7 +158,7 @@ impl ServiceHealth {
         // Registering a socket needs the runtime's context, which a plain thread does not have.
         let _context = self.runtime.enter();
         let listener = TcpListener::from_std(socket.try_clone()?.into())?;
-        let task = self.runtime.spawn(serve_listener(listener, self.connections.clone(), pages));
+        let task = self.runtime.spawn(serve_listener(listener, self.connections.clone(), page));
         Ok(OpenListener { socket, task: task.abort_handle() })
     }
 }
@@ -189,29 +188,27 @@ impl Drop for OpenListener {
     }
 }
 
-/// What a health check answers.
-#[derive(Clone)]
+/// What a health check answers, whatever the path and the method.
 struct Page {
     service: ServiceName,
     health: Arc<ProxyHealth>,
     local_endpoints: Arc<AtomicUsize>,
 }
 
-type PageResponse =
-    (axum::http::StatusCode, [(HeaderName, &'static str); 2], [(HeaderName, String); 1], Vec<u8>);
-
 impl Page {
-    fn answer(&self, now: Moment) -> PageResponse {
+    fn state(&self, now: Moment) -> Reply {
         let count = self.local_endpoints.load(Ordering::Relaxed);
         let healthy = self.health.is_healthy(now);
         // The weight is sent with a 503 too: some load balancers read nothing else.
-        let weight = [(WEIGHT, count.to_string())];
-        (
-            status(Verdict::when(count != 0 && healthy)),
-            HEALTH_HEADERS,
-            weight,
-            body(&self.service, count, healthy),
-        )
+        let weight = count.to_string();
+        let headers = [JSON, NOSNIFF, (WEIGHT, weight.as_str())];
+        Reply::new(status(Verdict::when(count != 0 && healthy)), headers, body(&self.service, count, healthy))
+    }
+}
+
+impl Site for Page {
+    async fn answer(&self, _: Ask) -> Reply {
+        self.state(Moment::now())
     }
 }
 

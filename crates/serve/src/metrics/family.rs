@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::text::{Labels, Samples};
+use super::text::{Labels, Samples, number};
 
 /// Something that one series holds.
 pub(super) trait Metric {
@@ -119,11 +119,11 @@ impl Metric for Histogram {
 
     fn write(&self, labels: &Labels, samples: &mut Samples<'_>) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let bounds = self.buckets.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        let bounds = self.buckets.iter().copied().chain([f64::INFINITY]);
         let mut total = 0;
         for (bound, count) in bounds.zip(&state.counts) {
             total += count;
-            samples.integer("_bucket", &labels.with("le", &bound), total);
+            samples.integer("_bucket", &labels.with("le", &number(bound)), total);
         }
         samples.number("_sum", labels, state.sum);
         samples.integer("_count", labels, total);

@@ -1,4 +1,5 @@
-//! Names, help texts and series of every metric: one place to compare with kube-proxy's list.
+//! Names, help texts and series of every metric: one place to compare with kube-proxy's list. Names, types, labels and
+//! help texts that start with `kubeproxy_` or `kubernetes_` are kube-proxy's, word for word.
 
 use std::sync::PoisonError;
 
@@ -40,42 +41,42 @@ impl SyncMetrics {
     pub(super) fn write_durations(&self, page: &mut Exposition) {
         page.family(
             "kubeproxy_sync_proxy_rules_duration_seconds",
-            "Duration of one sync, successful or not.",
+            "[ALPHA] SyncProxyRules latency in seconds",
             &self.duration,
         );
         page.family(
             "kubeproxy_sync_full_proxy_rules_duration_seconds",
-            "Duration of one sync that wrote everything.",
+            "[ALPHA] SyncProxyRules latency in seconds for full resyncs",
             &self.full_duration,
         );
         page.family(
             "kubeproxy_sync_partial_proxy_rules_duration_seconds",
-            "Duration of one sync that wrote only what changed.",
+            "[ALPHA] SyncProxyRules latency in seconds for partial resyncs",
             &self.partial_duration,
         );
         page.family(
             "kubeproxy_network_programming_duration_seconds",
-            "Time from a change of endpoints to the rules being in force.",
+            "[ALPHA] In Cluster Network Programming Latency in seconds",
             &self.programming,
         );
         page.family(
             "kubeproxy_conntrack_reconciler_sync_duration_seconds",
-            "Duration of one search for stale flows.",
+            "[ALPHA] ReconcileConntrackFlowsLatency latency in seconds",
             &self.conntrack_duration,
         );
         page.family(
             "kubeproxy_conntrack_reconciler_deleted_entries_total",
-            "Stale flows deleted.",
+            "[ALPHA] Cumulative conntrack flows deleted by conntrack reconciler",
             &self.conntrack_deleted,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
-            "When a sync last succeeded.",
+            "[ALPHA] The last time proxy rules were successfully synced",
             &self.last,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
-            "When a sync was last asked for.",
+            "[ALPHA] The last time a sync of proxy rules was queued",
             &self.last_queued,
         );
     }
@@ -83,37 +84,37 @@ impl SyncMetrics {
     pub(super) fn write_changes(&self, page: &mut Exposition) {
         page.family(
             "kubeproxy_sync_proxy_rules_endpoint_changes_pending",
-            "Endpoint changes that wait for a sync.",
+            "[ALPHA] Pending proxy rules Endpoint changes",
             &self.endpoint_changes_pending,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_endpoint_changes_total",
-            "EndpointSlice events received.",
+            "[ALPHA] Cumulative proxy rules Endpoint changes",
             &self.endpoint_changes,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_service_changes_pending",
-            "Changed Services that wait for a sync.",
+            "[ALPHA] Pending proxy rules Service changes",
             &self.service_changes_pending,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_service_changes_total",
-            "Service events received.",
+            "[ALPHA] Cumulative proxy rules Service changes",
             &self.service_changes,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
-            "Service ports with a Local policy that have endpoints, but none on this node.",
+            "[ALPHA] Number of services with a Local traffic policy and no endpoints",
             &self.no_local_endpoints,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_iptables_total",
-            "iptables rules owned by the proxy.",
+            "[ALPHA] Total number of iptables rules owned by kube-proxy",
             &self.iptables_total,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_iptables_last",
-            "iptables rules written by the last sync.",
+            "[ALPHA] Number of iptables rules written by kube-proxy in last sync",
             &self.iptables_last,
         );
     }
@@ -136,22 +137,22 @@ impl FailureMetrics {
     pub(super) fn write(&self, page: &mut Exposition) {
         page.family(
             "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
-            "Runs of iptables-restore that failed.",
+            "[ALPHA] Cumulative proxy iptables restore failures",
             &self.restore,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
-            "Partial syncs that failed.",
+            "[ALPHA] Cumulative proxy iptables partial restore failures",
             &self.partial_restore,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_nftables_sync_failures_total",
-            "nftables transactions of a sync that failed.",
+            "[ALPHA] Cumulative proxy nftables sync failures",
             &self.nftables_sync,
         );
         page.family(
             "kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total",
-            "nftables transactions of a clean-up that failed.",
+            "[ALPHA] Cumulative proxy nftables cleanup failures",
             &self.nftables_cleanup,
         );
     }
@@ -160,7 +161,7 @@ impl FailureMetrics {
 impl OwnMetrics {
     pub(super) fn write(&self, page: &mut Exposition) {
         page.block("switchyard_build_info", "gauge", "The running version; always 1.", |samples| {
-            samples.integer("", &self.build, 1);
+            samples.integer("", &Labels::new("version", &self.version), 1);
         });
         let help = "Objects set aside because something is wrong with them.";
         page.block("switchyard_quarantined_objects", "gauge", help, |samples| {

@@ -13,30 +13,119 @@ struct Parsed {
     samples: BTreeMap<String, f64>,
 }
 
-/// A small strict parser of the classic format. Panics where a scraper would refuse or misread.
+/// A small strict parser of the classic format. Panics where a scraper would refuse or misread, and where `promtool
+/// check metrics` would complain about the form.
 fn parse(page: &str) -> Parsed {
     let mut parsed = Parsed { types: Vec::new(), samples: BTreeMap::new() };
     let mut helped = None;
     for line in page.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
-            helped = help.split(' ').next();
+            let (name, help) = help.split_once(' ').unwrap();
+            assert!(
+                !help.is_empty() && !help.replace("\\\\", "").replace("\\n", "").contains('\\'),
+                "{line}"
+            );
+            helped = Some(name);
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();
             assert_eq!(helped, Some(name), "HELP before TYPE");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert!(parsed.types.iter().all(|(other, _)| other != name), "{name} twice");
             parsed.types.push((name.to_owned(), kind.to_owned()));
         } else {
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            let (family, kind) = parsed.types.last().expect("TYPE before samples");
-            let name = series.split('{').next().unwrap();
-            let suffix = name.strip_prefix(family.as_str()).expect("sample of its family");
-            assert!(if kind == "histogram" { suffix.len() > 1 } else { suffix.is_empty() }, "{line}");
-            let value = value.parse().unwrap();
-            assert!(parsed.samples.insert(series.to_owned(), value).is_none(), "{series} twice");
+            parsed.sample(line);
         }
     }
     assert!(page.ends_with('\n'));
     parsed
+}
+
+impl Parsed {
+    fn sample(&mut self, line: &str) {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let (family, kind) = self.types.last().expect("TYPE before samples");
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        assert!(
+            name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_0123456789".contains(&byte)),
+            "{line}"
+        );
+        let suffix = name.strip_prefix(family.as_str()).expect("sample of its family");
+        let suffixes: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        assert!(suffixes.contains(&suffix), "{line}");
+        let names: Vec<_> =
+            labels_of(labels.strip_suffix('}').unwrap()).into_iter().map(|(name, _)| name).collect();
+        let distinct: BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{line}");
+        let value = value.parse().unwrap();
+        assert!(kind == "gauge" || value >= 0.0, "{line}");
+        assert!(self.samples.insert(series.to_owned(), value).is_none(), "{series} twice");
+    }
+}
+
+/// `a="b",c="d"` in pieces; values stay escaped.
+fn labels_of(mut text: &str) -> Vec<(String, String)> {
+    let mut labels = Vec::new();
+    while !text.is_empty() {
+        let (name, rest) = text.split_once("=\"").unwrap();
+        assert!(
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+            "{text}"
+        );
+        let mut is_escaped = false;
+        let end = rest.find(|c| {
+            let is_end = c == '"' && !is_escaped;
+            assert!(!is_escaped || ['\\', '"', 'n'].contains(&c), "{text}");
+            is_escaped = c == '\\' && !is_escaped;
+            is_end
+        });
+        let (value, rest) = rest.split_at(end.unwrap());
+        labels.push((name.to_owned(), value.to_owned()));
+        let rest = rest.strip_prefix('"').unwrap();
+        text = rest.strip_prefix(',').unwrap_or(rest);
+        assert!(rest.is_empty() || rest.len() > text.len(), "{rest}");
+    }
+    labels
+}
+
+/// Names, types, labels, help texts and buckets, as `testdata/metrics.txt` has them.
+fn shapes(page: &str) -> BTreeMap<String, String> {
+    let mut shapes: BTreeMap<String, (String, String, BTreeSet<String>, Vec<String>)> = BTreeMap::new();
+    let mut help = "";
+    let mut name = "";
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            (name, help) = rest.split_once(' ').unwrap();
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let kind = rest.split_once(' ').unwrap().1;
+            shapes.insert(name.to_owned(), (kind.to_owned(), help.to_owned(), BTreeSet::new(), Vec::new()));
+        } else if let Some((_, rest)) = line.split_once('{') {
+            let shape = shapes.get_mut(name).unwrap();
+            for (label, value) in labels_of(rest.rsplit_once('}').unwrap().0) {
+                if label != "le" {
+                    shape.2.insert(label);
+                } else if !shape.3.contains(&value) {
+                    shape.3.push(value);
+                }
+            }
+        }
+    }
+    let text =
+        |(name, (kind, help, labels, buckets)): (String, (String, String, BTreeSet<String>, Vec<String>))| {
+            let labels = labels.into_iter().collect::<Vec<_>>().join(",");
+            let buckets =
+                if buckets.is_empty() { String::new() } else { format!("  {}\n", buckets.join(" ")) };
+            (name.clone(), format!("{name} {kind} {{{labels}}} {help}\n{buckets}"))
+        };
+    shapes.into_iter().map(text).collect()
+}
+
+#[test]
+fn every_metric_has_kube_proxys_name_type_labels_help_and_buckets() {
+    let mut ours = shapes(&touched(Mode::Iptables).render());
+    ours.extend(shapes(&touched(Mode::Nftables).render()));
+    ours.retain(|name, _| !name.starts_with("switchyard_"));
+    let recorded = include_str!("../../testdata/metrics.txt");
+    assert_eq!(ours.into_values().collect::<String>(), recorded);
 }
 
 fn touched(mode: Mode) -> Metrics {
@@ -63,49 +152,41 @@ fn touched(mode: Mode) -> Metrics {
     metrics.service_changes_pending(6);
     metrics.probed(Probe::Healthz, Verdict::Unavailable);
     metrics.probed(Probe::Livez, Verdict::Ok);
+    metrics.packets_counted(Box::new(move || PacketCounts {
+        invalid_dropped: (mode == Mode::Iptables).then_some(3),
+        loopback_accepted: (mode == Mode::Iptables).then_some(4),
+    }));
+    let gate = |name: &str, stage, is_enabled| Feature { name: name.to_owned(), stage, is_enabled };
+    metrics.features(vec![gate("A", Stage::Alpha, false), gate("B", Stage::Stable, true)]);
     metrics.frontend_conflicts(1);
     metrics.planned_service_ports(8);
     metrics
 }
 
 #[test]
-fn names_and_types_in_iptables_mode() {
-    let parsed = parse(&touched(Mode::Iptables).render());
-    let names: Vec<_> = parsed.types.iter().map(|(name, kind)| format!("{name} {kind}\n")).collect();
+fn our_own_metrics() {
+    let ours = shapes(&touched(Mode::Iptables).render()).into_iter();
+    let ours: String =
+        ours.filter(|(name, _)| name.starts_with("switchyard_")).map(|(_, text)| text).collect();
     expect![[r#"
-        kubeproxy_conntrack_reconciler_deleted_entries_total counter
-        kubeproxy_conntrack_reconciler_sync_duration_seconds histogram
-        kubeproxy_network_programming_duration_seconds histogram
-        kubeproxy_proxy_healthz_total counter
-        kubeproxy_proxy_livez_total counter
-        kubeproxy_sync_full_proxy_rules_duration_seconds histogram
-        kubeproxy_sync_partial_proxy_rules_duration_seconds histogram
-        kubeproxy_sync_proxy_rules_duration_seconds histogram
-        kubeproxy_sync_proxy_rules_endpoint_changes_pending gauge
-        kubeproxy_sync_proxy_rules_endpoint_changes_total counter
-        kubeproxy_sync_proxy_rules_iptables_last gauge
-        kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total counter
-        kubeproxy_sync_proxy_rules_iptables_restore_failures_total counter
-        kubeproxy_sync_proxy_rules_iptables_total gauge
-        kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds gauge
-        kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
-        kubeproxy_sync_proxy_rules_no_local_endpoints_total gauge
-        kubeproxy_sync_proxy_rules_service_changes_pending gauge
-        kubeproxy_sync_proxy_rules_service_changes_total counter
-        process_cpu_seconds_total counter
-        process_max_fds gauge
-        process_open_fds gauge
-        process_resident_memory_bytes gauge
-        process_start_time_seconds gauge
-        process_virtual_memory_bytes gauge
-        switchyard_build_info gauge
-        switchyard_frontend_conflicts gauge
-        switchyard_kernel_ops_total counter
-        switchyard_planned_service_ports_total counter
-        switchyard_quarantined_objects gauge
-        switchyard_rules_repaired_total counter
+        switchyard_build_info gauge {version} The running version; always 1.
+        switchyard_frontend_conflicts gauge {} Frontends that more than one service port wants.
+        switchyard_kernel_ops_total counter {ip_family} Changes written to the kernel.
+        switchyard_planned_service_ports_total counter {} Service ports planned.
+        switchyard_quarantined_objects gauge {kind} Objects set aside because something is wrong with them.
+        switchyard_rules_repaired_total counter {ip_family} Rules found missing or altered and put right.
     "#]]
-    .assert_eq(&names.concat());
+    .assert_eq(&ours);
+}
+
+#[test]
+fn gates_and_build() {
+    let page = touched(Mode::Iptables).render();
+    assert!(page.contains("kubernetes_feature_enabled{name=\"A\",stage=\"ALPHA\"} 0\n"));
+    assert!(page.contains("kubernetes_feature_enabled{name=\"B\",stage=\"\"} 1\n"));
+    assert!(
+        page.contains("git_version=\"v1.36.4+switchyard.1.2.3\",go_version=\"\",major=\"1\",minor=\"36\"")
+    );
 }
 
 #[test]
@@ -129,6 +210,8 @@ fn samples_without_buckets() {
         kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 5
         kubeproxy_conntrack_reconciler_sync_duration_seconds_sum{ip_family="IPv4"} 0.007
         kubeproxy_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv4"} 1
+        kubeproxy_iptables_ct_state_invalid_dropped_packets_total 3
+        kubeproxy_iptables_localhost_nodeports_accepted_packets_total 4
         kubeproxy_network_programming_duration_seconds_sum{ip_family="IPv4"} 0
         kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 1
         kubeproxy_proxy_healthz_total{code="200"} 0
@@ -149,8 +232,8 @@ fn samples_without_buckets() {
         kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"} 1
         kubeproxy_sync_proxy_rules_iptables_total{ip_family="IPv4",table="filter"} 0
         kubeproxy_sync_proxy_rules_iptables_total{ip_family="IPv4",table="nat"} 9
-        kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} 1700000000.5
-        kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1700000000.5
+        kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} 1.7000000005e+09
+        kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7000000005e+09
         kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"} 0
         kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 3
         kubeproxy_sync_proxy_rules_service_changes_pending 6
