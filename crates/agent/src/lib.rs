@@ -23,6 +23,7 @@ pub mod guard;
 pub mod logging;
 pub mod pace;
 pub mod probe;
+pub mod pages;
 pub mod run;
 pub mod settings;
 pub mod sync;

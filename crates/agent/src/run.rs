@@ -34,6 +34,7 @@ use crate::board::Board;
 use crate::flags::{Config, IptablesBackend, Mode as ModeName, NodePortRanges, OnBindFailure, Source};
 use crate::guard;
 use crate::pace::Pace;
+use crate::pages::{packet_counts, pages};
 use crate::settings::{health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, Waiting, with_causes};
 
@@ -63,6 +64,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         ModeName::Nftables => Mode::Nftables,
     };
     let metrics = Arc::new(Metrics::new(metrics_mode, &families, env!("CARGO_PKG_VERSION")));
+    if config.mode == ModeName::Iptables {
+        metrics.packets_counted(Box::new(packet_counts));
+    }
     let board = Board::new();
     let syncs = modes.into_iter().map(|mode| {
         let settings = mode.book().settings();
@@ -158,12 +162,8 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
-    let metrics_server = server::serve_metrics(
-        listen(config.metrics),
-        metrics.clone(),
-        config.mode.as_str(),
-        server::Router::new(),
-    );
+    let metrics_server =
+        server::serve_metrics(listen(config.metrics), metrics.clone(), pages(config.mode.as_str()));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => tracing::info!("told to stop; the rules stay in place"),
