@@ -7,6 +7,10 @@
 #[path = "common/all.rs"]
 mod common;
 
+#[path = "lab_nftables/churn.rs"]
+mod churn;
+#[path = "lab_nftables/faults.rs"]
+mod faults;
 #[path = "lab_nftables/heal.rs"]
 mod heal;
 #[path = "lab_nftables/restart.rs"]
@@ -14,7 +18,6 @@ mod restart;
 #[path = "lab_nftables/takeover.rs"]
 mod takeover;
 
-use common::world::World;
 use switchyard_lab::Host;
 
 /// Repairs, by family.
@@ -24,11 +27,4 @@ const REPAIRED: &str = "switchyard_rules_repaired_total";
 fn nft(host: &Host, script: &str) {
     let output = host.feed("nft", &["-f", "-"], script.as_bytes()).unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Stock `nft` can list everything, in both forms.
-fn assert_listable(world: &World) {
-    let text = world.n1().exec_ok("nft", &["list", "ruleset"]).unwrap();
-    let json = world.n1().exec_ok("nft", &["--json", "list", "ruleset"]).unwrap();
-    assert!(text.contains("table ip switchyard") && json.contains("switchyard"), "{text}");
 }

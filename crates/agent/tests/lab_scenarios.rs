@@ -1,7 +1,7 @@
 //! Every scenario of `scenarios/` with real packets: the agent runs on node n1 of a lab, once per mode and iptables variant.
 //!
-//! Besides the flows, each scenario shows that the agent does not take its own writes for somebody else's, that rules outlive it, and
-//! that `--cleanup` leaves nothing.
+//! Besides the flows, each scenario shows that the agent does not take its own writes for somebody else's, that rules outlive it,
+//! that `--cleanup` leaves nothing, and in nftables mode that `nft` can list what it wrote.
 
 #[macro_use]
 #[path = "common/all.rs"]
@@ -128,6 +128,7 @@ fn failures(scenario: &Scenario, step: &Step, stage: &Stage, mode: Mode, patienc
 fn part(bench: &Bench, agent: Agent) -> anyhow::Result<()> {
     let repaired = agent.total("switchyard_rules_repaired_total")?;
     ensure!(repaired == 0.0, "took {repaired} own writes for harm; log:\n{}", agent.log_end());
+    bench.check_listable()?;
     agent.terminate()?;
     ensure!(!bench.chains()?.is_empty(), "the rules did not outlive the agent");
     bench.clean_up()?;

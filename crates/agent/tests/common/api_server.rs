@@ -114,7 +114,7 @@ fn watch(mut client: TcpStream, shared: &Shared, plural: &str, from: Option<usiz
         for (_, object) in state.objects.iter().filter(|((kind, _), _)| kind == plural) {
             lines.push_str(&format!("{}\n", json!({ "type": "ADDED", "object": object })));
         }
-        let end = json!({ "type": "BOOKMARK", "object": { "metadata": {
+        let end = json!({ "type": "BOOKMARK", "object": { "kind": plural, "apiVersion": "v1", "metadata": {
             "resourceVersion": seen.to_string(), "annotations": { "k8s.io/initial-events-end": "true" },
         } } });
         lines.push_str(&format!("{end}\n"));

@@ -12,6 +12,7 @@ use switchyard_lab::{Host, Lab, Node, Process};
 use tempfile::TempDir;
 
 use super::looking::{PATIENCE, series};
+use super::ruleset;
 use super::variant::Variant;
 
 /// Directory, node and variant of an agent; the agent itself may be started, stopped and started again.
@@ -71,6 +72,14 @@ impl Bench {
             chains.extend(ours.map(|name| format!("{family} {name}")));
         }
         Ok(chains)
+    }
+
+    /// In nftables mode, stock `nft` must be able to list everything.
+    pub(crate) fn check_listable(&self) -> anyhow::Result<()> {
+        match self.variant {
+            Variant::Nftables => ruleset::check_listable(&self.node),
+            Variant::Nft | Variant::Legacy => Ok(()),
+        }
     }
 
     /// The tables of nftables mode.

@@ -35,6 +35,14 @@ pub(crate) fn has_mark(host: &Host, variant: Variant, port: u16) -> bool {
     ["ip6tables", "iptables"].iter().all(|tool| has(&format!("{tool}-{backend}-save"), &["-t", "nat"], &mark))
 }
 
+/// Stock `nft` must be able to list everything, in both forms.
+pub(crate) fn check_listable(host: &Host) -> anyhow::Result<()> {
+    host.exec_ok("nft", &["list", "ruleset"])?;
+    let json = host.exec_ok("nft", &["--json", "list", "ruleset"])?;
+    serde_json::from_str::<Value>(&json)?;
+    Ok(())
+}
+
 /// Lines of a save, each with its table, without comments and counters.
 fn saved(tool: &str, save: &str) -> String {
     let mut table = "";

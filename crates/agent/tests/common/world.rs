@@ -1,7 +1,8 @@
 //! A lab with the proxy on node n1, whose objects change while packets flow.
 //!
 //! In: statements of the scenario language, which add up. Out: who answers, rules, metrics, logs. Waiting is always for something that
-//! can be seen, up to [`PATIENCE`]. When a [`World`] ends, no log of the proxy may tell of a panic.
+//! can be seen, up to [`PATIENCE`]. When a [`World`] ends, no log of the proxy may tell of a panic, and
+//! in nftables mode `nft` must be able to list what there is.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -318,6 +319,9 @@ impl Drop for World {
             tail.iter().rev().for_each(|line| eprintln!("  {line}"));
         } else {
             assert!(!log.contains("panicked"), "{log}");
+            if self.variant == Variant::Nftables {
+                ruleset::check_listable(self.n1()).unwrap();
+            }
         }
     }
 }
