@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use switchyard_model::{Changes, Complaint, Event, Family, ObjectName, Tracker};
+use switchyard_model::{Changes, Complaint, Event, Family, ObjectName, Pending, Tracker};
 
 /// What woke the loop.
 #[derive(Debug)]
@@ -49,8 +49,8 @@ pub struct Board {
 pub struct Posted {
     /// There is something to sync.
     pub is_work: bool,
-    /// Service ports that wait.
-    pub pending: usize,
+    /// Changes that wait.
+    pub pending: Pending,
 }
 
 impl Board {

@@ -2,7 +2,7 @@
 
 use switchyard_netlink::nfacct::Accounts;
 use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
-use switchyard_serve::metrics::PacketCounts;
+use switchyard_serve::metrics::{Feature, PacketCounts, Stage};
 use switchyard_serve::server::{Pages, Statusz};
 
 use crate::sync::with_causes;
@@ -24,6 +24,17 @@ pub fn pages(mode: &str) -> Pages {
 /// The compiler's oldest version that builds this program, which is all that the program knows of it.
 fn toolchain() -> String {
     format!("rustc {}", env!("CARGO_PKG_RUST_VERSION"))
+}
+
+/// The feature gates whose features this program has, for good or by default.
+pub fn features() -> Vec<Feature> {
+    let gates = [
+        ("ComponentStatusz", Stage::Beta),
+        ("MultiCIDRServiceAllocator", Stage::Stable),
+        ("NFTablesProxyMode", Stage::Stable),
+        ("PreferSameTrafficDistribution", Stage::Stable),
+    ];
+    gates.map(|(name, stage)| Feature { name: name.to_owned(), stage, is_enabled: true }).into()
 }
 
 /// What the kernel counted for rules of iptables mode; nothing where it cannot count or be asked.

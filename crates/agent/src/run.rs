@@ -34,7 +34,7 @@ use crate::board::Board;
 use crate::flags::{Config, IptablesBackend, Mode as ModeName, NodePortRanges, OnBindFailure, Source};
 use crate::guard;
 use crate::pace::Pace;
-use crate::pages::{packet_counts, pages};
+use crate::pages::{features, packet_counts, pages};
 use crate::settings::{health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, Waiting, with_causes};
 
@@ -64,6 +64,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         ModeName::Nftables => Mode::Nftables,
     };
     let metrics = Arc::new(Metrics::new(metrics_mode, &families, env!("CARGO_PKG_VERSION")));
+    metrics.features(features());
     if config.mode == ModeName::Iptables {
         metrics.packets_counted(Box::new(packet_counts));
     }

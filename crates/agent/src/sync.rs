@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
-use switchyard_model::{Changes, Family, Node};
+use switchyard_model::{Changes, Family, Node, Pending};
 use switchyard_plan::book::of_family;
 use switchyard_plan::settings::Settings;
 use switchyard_serve::Moment;
@@ -203,10 +203,11 @@ impl Loop {
 }
 
 /// Says that something waits: health counts the time from here.
-pub fn queued(families: &[Family], health: &ProxyHealth, metrics: &Metrics, pending: usize) {
+pub fn queued(families: &[Family], health: &ProxyHealth, metrics: &Metrics, pending: Pending) {
     for family in families {
         health.queued(*family, Moment::now());
         metrics.sync_queued(*family, SystemTime::now());
     }
-    metrics.service_changes_pending(pending);
+    metrics.service_changes_pending(pending.services);
+    metrics.endpoint_changes_pending(pending.slices);
 }

@@ -54,6 +54,17 @@ pub struct Changes {
     pub service_events: u64,
     /// Number of EndpointSlice events, those without effect included.
     pub slice_events: u64,
+    /// Events that changed something.
+    pub pending: Pending,
+}
+
+/// Events that changed something since the last time somebody asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Of Services.
+    pub services: usize,
+    /// Of EndpointSlices.
+    pub slices: usize,
 }
 
 impl Changes {

@@ -20,7 +20,7 @@ mod slices;
 mod tracker;
 
 pub use address::{Family, Protocol};
-pub use changes::{Changes, PortKey, Snapshot};
+pub use changes::{Changes, Pending, PortKey, Snapshot};
 pub use event::{Complaint, Event, ObjectName, Printable};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;

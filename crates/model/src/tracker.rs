@@ -12,7 +12,8 @@ use ipnet::IpNet;
 use crate::derive::service_ports;
 use crate::slices::Slices;
 use crate::{
-    Changes, EndpointSlice, Event, Node, PortKey, Service, ServiceName, ServicePort, SliceName, Snapshot,
+    Changes, EndpointSlice, Event, Node, Pending, PortKey, Service, ServiceName, ServicePort, SliceName,
+    Snapshot,
 };
 
 /// One Service, what the slices say of it, and the service ports that follow.
@@ -77,9 +78,9 @@ impl Tracker {
         self.listed_cidrs == Listed::Complete
     }
 
-    /// Number of service ports that wait to be taken.
-    pub fn pending(&self) -> usize {
-        self.changes.ports.len()
+    /// Changes that wait to be taken.
+    pub fn pending(&self) -> Pending {
+        self.changes.pending
     }
 
     /// A copy of everything. Costs a pass over the cluster: for start-up, tests and subcommands.
@@ -130,6 +131,7 @@ impl Tracker {
         let tracked = self.services.entry(name.clone()).or_default();
         if tracked.service.as_ref() != Some(&service) {
             tracked.service = Some(service);
+            self.changes.pending.services += 1;
             self.rederive(&name);
         }
     }
@@ -137,7 +139,9 @@ impl Tracker {
     fn remove_service(&mut self, name: &ServiceName) {
         self.changes.service_events += 1;
         if let Some(tracked) = self.services.get_mut(name) {
-            tracked.service = None;
+            if tracked.service.take().is_some() {
+                self.changes.pending.services += 1;
+            }
             self.rederive(name);
         }
     }
@@ -169,6 +173,7 @@ impl Tracker {
             self.changes.add_trigger(&owner, slice.family, at);
         }
         tracked.slices.put(slice);
+        self.changes.pending.slices += 1;
         self.rederive(&owner);
     }
 
@@ -182,6 +187,7 @@ impl Tracker {
         let Some(owner) = self.owners.remove(name) else { return };
         if let Some(tracked) = self.services.get_mut(&owner) {
             tracked.slices.remove(&name.name);
+            self.changes.pending.slices += 1;
             self.changes.triggers.remove(&owner);
             self.rederive(&owner);
         }

@@ -239,11 +239,6 @@ impl Metrics {
         add(&self.failures.nftables_sync, family, 1);
     }
 
-    /// An nftables transaction that removes what is no longer used failed.
-    pub fn nftables_cleanup_failed(&self, family: Family) {
-        add(&self.failures.nftables_cleanup, family, 1);
-    }
-
     /// Stale flows were looked for, and so many deleted.
     pub fn conntrack_reconciled(&self, family: Family, took: Duration, deleted: u64) {
         observe(&self.syncs.conntrack_duration, family, took);

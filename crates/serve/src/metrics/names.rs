@@ -130,6 +130,7 @@ impl FailureMetrics {
             restore: of_modes(&[Mode::Iptables, Mode::Ipvs]),
             partial_restore: of_modes(&[Mode::Iptables]),
             nftables_sync: of_modes(&[Mode::Nftables]),
+            // What is no longer used goes in the transaction of its sync, so there is no clean-up that could fail alone.
             nftables_cleanup: of_modes(&[Mode::Nftables]),
         }
     }

@@ -144,7 +144,6 @@ fn touched(mode: Mode) -> Metrics {
         metrics.rules_repaired(family, 1);
         metrics.kernel_ops(family, 12);
         metrics.nftables_sync_failed(family);
-        metrics.nftables_cleanup_failed(family);
     }
     metrics.endpoints_changed(2);
     metrics.endpoint_changes_pending(1);
