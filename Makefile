@@ -52,7 +52,7 @@ lab: ## Only the tests with real packets, on every iptables variant (root)
 	LAB=require scripts/count-tests $(CARGO) test --locked --workspace --no-fail-fast $(call targets_of,$(LAB_FILES))
 
 .PHONY: bench
-bench: ## Counts, ratios and memory at 1,000 and 10,000 Services
+bench: ## Goals: nftables mode beside the kernel alone, iptables mode, memory (root)
 	scripts/install-packages test
 	$(CARGO) run --release --locked -p xtask -- bench $(ARGS)
 

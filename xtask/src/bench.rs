@@ -7,6 +7,7 @@
 mod agent;
 mod cluster;
 mod first_sync;
+mod grid;
 mod machine;
 mod manifests;
 mod nftables;
@@ -90,9 +91,11 @@ impl Goal {
     }
 }
 
-/// One line of the table.
+/// One value.
 #[derive(Clone, Debug, Serialize)]
 struct Measured {
+    /// The size of the cluster, if it is about one.
+    services: Option<u32>,
     what: String,
     value: String,
     wanted: &'static str,
@@ -101,8 +104,14 @@ struct Measured {
 
 impl Measured {
     /// A value without a goal.
-    fn info(what: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { what: what.into(), value: value.into(), wanted: "", goal: Goal::None }
+    fn info(services: u32, what: impl Into<String>, value: impl Into<String>) -> Self {
+        let (what, value) = (what.into(), value.into());
+        Self { services: Some(services), what, value, wanted: "", goal: Goal::None }
+    }
+
+    /// The same value with a goal.
+    fn wanting(self, wanted: &'static str, goal: Goal) -> Self {
+        Self { wanted, goal, ..self }
     }
 }
 
@@ -181,6 +190,14 @@ fn duration(time: Duration) -> String {
     }
 }
 
+/// With commas: 10,000.
+fn thousands(number: u32) -> String {
+    match number.checked_div(1_000) {
+        Some(front @ 1..) => format!("{},{:03}", thousands(front), number % 1_000),
+        _ => number.to_string(),
+    }
+}
+
 /// The middle one; of an even number, the lower of the two.
 fn median(times: Vec<Duration>) -> Duration {
     quantile(times, 0.5)
@@ -197,6 +214,14 @@ fn quantile(mut times: Vec<Duration>, share: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        assert_eq!(
+            [7, 999, 1_000, 50_000, 1_000_001].map(thousands).join(" "),
+            "7 999 1,000 50,000 1,000,001"
+        );
+    }
 
     #[test]
     fn quantiles_are_values_that_were_measured() {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use switchyard_lab::{Lab, Node};
 
-use super::cluster::ENDPOINTS;
 use super::manifests::Manifests;
 use super::progress::Progress;
 use super::report::Section;
@@ -43,55 +42,36 @@ pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Section> 
     let program = running::build()?;
     let small = watch(&program, sizes.small, progress)?;
     let large = watch(&program, sizes.large, progress)?;
-    let mut lines = memory(&large, sizes);
-    lines.extend([&small, &large].into_iter().flat_map(one_change));
-    let written =
-        |seen: &Seen| seen.changes.iter().map(|c| format!("{}", c.ops)).collect::<Vec<_>>().join(" ");
+    let mut lines = memory(&large, sizes).to_vec();
     let all: Vec<f64> = small.changes.iter().chain(&large.changes).map(|c| c.ops).collect();
-    let same = all.iter().all(|ops| Some(ops) == all.first());
-    lines.push(Measured {
-        what: format!(
-            "agent, one endpoint changed: lines written at {} : at {}",
-            small.services, large.services
-        ),
-        value: format!("{} : {}", written(&small), written(&large)),
-        wanted: "equal",
-        goal: Goal::met(same),
-    });
+    let are_equal = all.iter().all(|ops| Some(ops) == all.first());
+    lines.extend([&small, &large].into_iter().flat_map(|seen| one_change(seen, Goal::met(are_equal))));
     Ok(Section { title: "iptables mode: the agent", about: ABOUT, lines, pictures: Vec::new() })
 }
 
-fn memory(large: &Seen, sizes: Sizes) -> Vec<Measured> {
-    let what = |text: &str| format!("agent, {} Services x {ENDPOINTS}: {text}", large.services);
-    vec![
-        Measured {
-            what: what("resident memory after the first sync (peak)"),
-            value: format!("{:.1} MB ({:.1})", large.memory.resident, large.memory.peak),
-            wanted: "under 60 MB",
-            goal: Goal::met(large.memory.resident < GOAL_MB).at(sizes),
-        },
-        Measured::info(what("resident memory after changes"), format!("{:.1} MB", large.after_changes)),
-        Measured::info(
-            what("first sync, legacy variant: service ports planned, lines"),
-            format!("{}, {}", large.planned, large.ops),
-        ),
-        Measured::info(what("start to first sync done, legacy variant"), duration(large.first_sync)),
+fn memory(large: &Seen, sizes: Sizes) -> [Measured; 4] {
+    let info = |what: &str, value: String| Measured::info(large.services, what, value);
+    let Memory { resident, peak } = large.memory;
+    [
+        info("resident memory after the first sync (peak)", format!("{resident:.1} MB ({peak:.1})"))
+            .wanting("under 60 MB", Goal::met(resident < GOAL_MB).at(sizes)),
+        info("resident memory after changes", format!("{:.1} MB", large.after_changes)),
+        info("first sync: service ports planned, lines", format!("{}, {}", large.planned, large.ops)),
+        info("start to first sync done", duration(large.first_sync)),
     ]
 }
 
-fn one_change(seen: &Seen) -> [Measured; 2] {
-    let what =
-        |text: &str| format!("agent, {} Services x {ENDPOINTS}: one endpoint changed, {text}", seen.services);
-    let planned: Vec<String> = seen.changes.iter().map(|c| c.planned.to_string()).collect();
+fn one_change(seen: &Seen, written: Goal) -> [Measured; 3] {
+    let info = |what: &str, value: String| Measured::info(seen.services, what, value);
+    let each = |count: &dyn Fn(&Change) -> f64| {
+        seen.changes.iter().map(|c| count(c).to_string()).collect::<Vec<_>>().join(" ")
+    };
     [
-        Measured {
-            what: what("service ports planned"),
-            value: planned.join(" "),
-            wanted: "1",
-            goal: Goal::met(seen.changes.iter().all(|c| c.planned == 1.0)),
-        },
-        Measured::info(
-            what("rename to committed, legacy variant (median)"),
+        info("one endpoint changed, service ports planned", each(&|c| c.planned))
+            .wanting("1", Goal::met(seen.changes.iter().all(|c| c.planned == 1.0))),
+        info("one endpoint changed, lines written", each(&|c| c.ops)).wanting("equal", written),
+        info(
+            "one endpoint changed, rename to committed (median)",
             duration(median(seen.changes.iter().map(|c| c.time).collect())),
         ),
     ]

@@ -57,10 +57,10 @@ pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Section> 
         batches.push((batch, run(largest, batch)?.time.as_secs_f64()));
     }
     let mut lines: Vec<Measured> = points.iter().flat_map(|point| at_one_size(point, sizes)).collect();
-    lines.extend(batches.iter().map(|(batch, time)| {
-        let what = format!("first sync, {largest} Services x {}: in batches of {batch}", cluster::ENDPOINTS);
-        Measured::info(what, seconds(*time))
-    }));
+    let tried = |(batch, time): &(usize, f64)| {
+        Measured::info(largest, format!("in batches of {batch}, once"), seconds(*time))
+    };
+    lines.extend(batches.iter().map(tried));
     Ok(Section {
         title: "iptables mode: the first sync",
         about: ABOUT,
@@ -87,23 +87,18 @@ fn picture(points: &[Point]) -> Picture {
 }
 
 fn at_one_size(point: &Point, sizes: Sizes) -> [Measured; 3] {
-    let what =
-        |text: &str| format!("first sync, {} Services x {}: {text}", point.services, cluster::ENDPOINTS);
+    let info = |what: String, value: String| Measured::info(point.services, what, value);
     let ratio = point.one_transaction_seconds / point.in_batches_seconds.max(1e-9);
+    let faster = info("times faster in batches".to_owned(), format!("{ratio:.1}"));
     // Smaller clusters show less: the gap grows with the square of the size.
     let is_judged = sizes.has_goals && sizes.sync.iter().all(|size| *size <= point.services);
     [
-        Measured::info(
-            what(&format!("batches of {NFT_BATCH}, {} restores", point.restores)),
-            seconds(point.in_batches_seconds),
+        info(
+            format!("batches of {NFT_BATCH} (number of restores)"),
+            format!("{} ({})", seconds(point.in_batches_seconds), point.restores),
         ),
-        Measured::info(what("one transaction"), seconds(point.one_transaction_seconds)),
-        Measured {
-            what: what("times faster in batches"),
-            value: format!("{ratio:.1}"),
-            wanted: if is_judged { "at least 5" } else { "" },
-            goal: if is_judged { Goal::met(ratio >= GOAL) } else { Goal::None },
-        },
+        info("one transaction".to_owned(), seconds(point.one_transaction_seconds)),
+        if is_judged { faster.wanting("at least 5", Goal::met(ratio >= GOAL)) } else { faster },
     ]
 }
 

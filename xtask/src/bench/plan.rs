@@ -31,36 +31,25 @@ pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Section> 
         progress.step(&format!("planning {services} Services, {RUNS} times"));
         costs.push(repeated(services)?);
     }
-    let mut lines: Vec<Measured> = costs.iter().flat_map(at_one_size).collect();
-    if let [small, large] = costs.as_slice() {
-        lines.push(Measured {
-            what: format!("plan, one endpoint replaced: lines at {} : at {}", small.services, large.services),
-            value: format!("{} : {}", small.one_lines, large.one_lines),
-            wanted: "equal",
-            goal: Goal::met(large.one_lines == small.one_lines),
-        });
-    }
+    let are_equal = costs.iter().all(|cost| Some(cost.one_lines) == costs.first().map(|c| c.one_lines));
+    let lines = costs.iter().flat_map(|cost| at_one_size(cost, Goal::met(are_equal))).collect();
     Ok(Section { title: "iptables mode: planning", about: ABOUT, lines, pictures: Vec::new() })
 }
 
-fn at_one_size(cost: &Cost) -> Vec<Measured> {
-    let what = |text: &str| format!("plan, {} Services x {}: {text}", cost.services, cluster::ENDPOINTS);
+fn at_one_size(cost: &Cost, lines: Goal) -> [Measured; 5] {
+    let info = |what: &str, value: String| Measured::info(cost.services, what, value);
     let ratio = cost.all.as_secs_f64() / cost.one.as_secs_f64().max(1e-9);
-    vec![
-        Measured {
-            what: what("one endpoint replaced, service ports planned"),
-            value: cost.one_planned.to_string(),
-            wanted: "1",
-            goal: Goal::met(cost.one_planned == 1),
-        },
-        Measured::info(what("the same, time (median)"), duration(cost.one)),
-        Measured::info(what("everything takes times as long"), format!("{ratio:.0}")),
-        Measured {
-            what: what("everything planned, time (median), lines"),
-            value: format!("{}, {}", duration(cost.all), cost.all_lines),
-            wanted: "all planned",
-            goal: Goal::met(u32::try_from(cost.all_planned) == Ok(cost.services)),
-        },
+    [
+        info("one endpoint replaced, service ports planned", cost.one_planned.to_string())
+            .wanting("1", Goal::met(cost.one_planned == 1)),
+        info("one endpoint replaced, lines", cost.one_lines.to_string()).wanting("equal", lines),
+        info("one endpoint replaced, time (median)", duration(cost.one)),
+        info(
+            "everything planned, time (median), lines",
+            format!("{}, {}", duration(cost.all), cost.all_lines),
+        )
+        .wanting("all planned", Goal::met(u32::try_from(cost.all_planned) == Ok(cost.services))),
+        info("everything takes times as long as one", format!("{ratio:.0}")),
     ]
 }
 

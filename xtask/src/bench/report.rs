@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::machine::Machine;
 use super::plot::Picture;
-use super::{Goal, Measured};
+use super::{Goal, Measured, grid};
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
@@ -50,23 +50,9 @@ impl Report {
         lines.filter(|line| line.goal == Goal::Missed).count()
     }
 
-    /// For a terminal: every column as wide as its widest value.
+    /// For a terminal.
     pub(super) fn table(&self) -> String {
-        let mut widths = [0; 4];
-        for row in self.sections.iter().flat_map(Section::rows) {
-            for (width, cell) in widths.iter_mut().zip(&row) {
-                *width = cell.chars().count().max(*width);
-            }
-        }
-        let [what, value, wanted, goal] = widths;
-        let line = |[a, b, c, d]: &[String; 4]| {
-            let text = format!("{a:<what$}  {b:>value$}  {c:<wanted$}  {d:<goal$}");
-            text.trim_end().to_owned() + "\n"
-        };
-        let of_section = |section: &Section| -> String { section.rows().iter().map(line).collect() };
-        let sections =
-            self.sections.iter().map(|section| format!("{}\n{}", section.title, of_section(section)));
-        sections.collect::<Vec<_>>().join("\n")
+        self.sections.iter().map(Section::text).collect::<Vec<_>>().join("\n")
     }
 
     /// Writes `results.json`, `README.md` and the pictures.
@@ -98,23 +84,35 @@ impl Report {
 }
 
 impl Section {
-    fn rows(&self) -> Vec<[String; 4]> {
-        let row = |line: &Measured| {
-            let goal = match line.goal {
-                Goal::Met => "ok",
-                Goal::Missed => "MISSED",
-                Goal::None => "",
-            };
-            [line.what.clone(), line.value.clone(), line.wanted.to_owned(), goal.to_owned()]
-        };
-        self.lines.iter().map(row).collect()
+    /// Every column as wide as its widest value.
+    fn text(&self) -> String {
+        let rows = grid::rows(&self.lines);
+        let width =
+            |n: usize| rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max();
+        let mut out = format!("{}\n", self.title);
+        for row in &rows {
+            let cells =
+                row.iter().enumerate().map(|(n, cell)| format!("{cell:<0$}", width(n).unwrap_or_default()));
+            let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        }
+        for line in grid::loose(&self.lines) {
+            let _ = writeln!(out, "{line}");
+        }
+        out
     }
 
     fn markdown(&self, out: &mut String) {
         let _ = writeln!(out, "\n## {}\n\n{}\n", self.title, self.about);
-        out.push_str("| what | measured | goal |  |\n|---|---:|---|---|\n");
-        for row in self.rows() {
+        for (n, row) in grid::rows(&self.lines).iter().enumerate() {
             let _ = writeln!(out, "| {} |", row.join(" | "));
+            if n == 0 {
+                let values = "---:|".repeat(row.len().saturating_sub(3));
+                let _ = writeln!(out, "|---|{values}---|---|");
+            }
+        }
+        let loose = grid::loose(&self.lines);
+        if !loose.is_empty() {
+            let _ = writeln!(out, "\n- {}", loose.join("\n- "));
         }
         for picture in &self.pictures {
             let _ = writeln!(out, "\n![{}]({})", picture.title, picture.file);
