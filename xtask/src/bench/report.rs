@@ -69,7 +69,7 @@ impl Report {
     fn markdown(&self) -> String {
         let mut out = format!(
             "# Benchmarks\n\nWritten by `{}`. Counts and ratios, measured side by side in one run, are goals; times \
-             move from machine to machine.\n\n",
+             move from machine to machine. Columns are numbers of Services, each with one TCP port and five endpoints.\n\n",
             self.command
         );
         out.push_str("| | |\n|---|---|\n");
