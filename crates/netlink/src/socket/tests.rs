@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::answer::*;
 use super::*;
 
 fn frame(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
