@@ -54,7 +54,7 @@ const OUTSIDE_WORLD: &[&str] = &[
 ];
 const ANYHOW: &[&str] = &["anyhow"];
 
-const TABLE: [Row; 9] = [
+const TABLE: [Row; 10] = [
     Row {
         name: "switchyard-model",
         ours: Ours::Only(&[]),
@@ -85,6 +85,12 @@ const TABLE: [Row; 9] = [
         ours: Ours::Only(&["switchyard-model"]),
         never: ANYHOW,
         never_reach: &["kube"],
+    },
+    Row {
+        name: "switchyard-config",
+        ours: Ours::Only(&[]),
+        never: ANYHOW,
+        never_reach: RUNTIMES_AND_LOGGING,
     },
     Row {
         name: "switchyard-lab",

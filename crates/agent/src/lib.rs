@@ -2,7 +2,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`flags`] | reads and checks the command line |
+//! | [`flags`] | reads and checks the command line and the configuration file |
 //! | [`settings`] | from flags and the Node object to the planner's settings |
 //! | [`run`] | wires a proxy and runs it |
 //! | [`probe`] | which families a mode can serve here |
@@ -12,12 +12,11 @@
 //! | [`guard`] | notices when another program harms our rules |
 //! | [`cleanup`] | `--cleanup` |
 //! | [`demo`] | `switchyard demo` |
-//! | [`logging`], [`duration`] | log lines; Go durations |
+//! | [`logging`] | log lines |
 
 pub mod board;
 pub mod cleanup;
 pub mod demo;
-pub mod duration;
 pub mod flags;
 pub mod guard;
 pub mod logging;

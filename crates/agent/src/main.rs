@@ -1,7 +1,9 @@
 //! Switchyard: a Kubernetes Service proxy. See `switchyard --help`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use switchyard_agent::flags::{Command, Config, Flags, Task};
 use switchyard_agent::{cleanup, demo, logging, run};
 
@@ -41,10 +43,21 @@ fn main() -> ExitCode {
 
 fn start(config: &Config) -> anyhow::Result<()> {
     logging::start(config.logging)?;
-    match config.task {
-        Task::Proxy => run::run(config),
+    match &config.task {
+        Task::Proxy | Task::Init => run::run(config),
+        Task::WriteConfig(path) => write_config(config, path),
         Task::Cleanup => cleanup::run(config),
     }
+}
+
+/// `--write-config-to`: what flags and file amount to, as kube-proxy would write it.
+fn write_config(config: &Config, path: &Path) -> anyhow::Result<()> {
+    let mut configuration = config.configuration.clone();
+    configuration.keep_only_the_mode();
+    std::fs::write(path, configuration.to_yaml())
+        .with_context(|| format!("cannot write the configuration to {}", path.display()))?;
+    tracing::info!(file = %path.display(), "wrote the configuration");
+    Ok(())
 }
 
 fn end(result: anyhow::Result<()>) -> ExitCode {

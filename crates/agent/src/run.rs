@@ -279,8 +279,8 @@ fn tell_start(config: &Config, node_name: &str, programs: &[Iptables]) {
             "using iptables"
         );
     }
-    if !config.ignored.is_empty() {
-        tracing::warn!(flags = config.ignored.join(" "), "these flags have no effect yet");
+    for note in &config.notes {
+        tracing::warn!("{note}");
     }
     tracing::info!(
         node = node_name, mode = config.mode.as_str(), metrics = %config.metrics,

@@ -1,242 +1,216 @@
-//! From the texts of all flags to [`Config`], with every problem found on the way.
+//! From the texts of all flags, and the file, to one checked configuration, with every problem found on the way.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use ipnet::IpNet;
-use switchyard_plan::settings::{LoopbackNodePorts, MasqueradeClusterIp};
+use switchyard_config::defaults::FlagsOfMode;
+use switchyard_config::{Configuration, Problem, address, gates, number};
 
-use super::boolean::Boolean;
-use super::{
-    Config, Flags, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source, Task, value,
-};
-use crate::logging::{Format, Logging};
+use super::given::Given;
+use super::own::Own;
+use super::table::{Target, flag_of};
+use super::{Config, Flags, file, typed};
 
-/// What is wrong, one line per problem: flag, value, what is allowed.
+/// Fields that are accepted and change nothing here.
+const WITHOUT_EFFECT: [&str; 15] = [
+    "clientConnection.acceptContentTypes",
+    "clientConnection.burst",
+    "clientConnection.contentType",
+    "clientConnection.qps",
+    "configSyncPeriod",
+    "logging.flushFrequency",
+    "logging.options.json.infoBufferSize",
+    "logging.options.json.splitStream",
+    "logging.options.text.infoBufferSize",
+    "logging.options.text.splitStream",
+    "logging.vmodule",
+    "portRange",
+    "showHiddenMetricsForVersion",
+    "windowsRunAsService",
+    "enableProfiling",
+];
+
+/// Flags for which the file has no field, which change nothing here either.
+const FLAGS_WITHOUT_EFFECT: [&str; 2] = ["boot-id-file", "machine-id-file"];
+
+/// Flags that an empty text leaves at their default.
+const EMPTY_IS_DEFAULT: [&str; 3] = ["bind-address", "healthz-bind-address", "metrics-bind-address"];
+
+/// What is wrong, one line per problem: flag or field, value, what is allowed.
 #[derive(Default)]
-struct Problems(Vec<String>);
+pub(super) struct Problems(pub(super) Vec<String>);
 
 impl Problems {
-    /// Notes a problem.
-    fn add(&mut self, flag: &str, value: &str, problem: &str) {
-        self.0.push(format!("--{flag}=\"{}\": {problem}", value.escape_debug()));
+    /// Notes a problem with the text of a flag.
+    pub(super) fn flag(&mut self, name: &str, problem: &Problem) {
+        self.0.push(format!("--{name}: {}", Problem { path: String::new(), ..problem.clone() }));
+    }
+}
+
+/// Where the fields came from, for messages.
+pub(super) enum Origin {
+    Flags,
+    File(PathBuf),
+}
+
+impl Origin {
+    /// A problem of a field, under the name that the operator knows it by.
+    pub(super) fn line(&self, problem: &Problem) -> String {
+        match (self, flag_of(problem.field())) {
+            (Self::File(path), _) => format!("{}: {problem}", path.display()),
+            (Self::Flags, Some(flag)) => {
+                let rest = Problem { path: String::new(), ..problem.clone() };
+                format!("--{flag}: {rest}")
+            }
+            (Self::Flags, None) => problem.to_string(),
+        }
     }
 
-    /// The value, or a note why there is none.
-    fn take<T>(&mut self, flag: &str, value: &str, result: Result<T, String>) -> Option<T> {
-        result.map_err(|problem| self.add(flag, value, &problem)).ok()
-    }
-
-    /// One of two values.
-    fn either<T>(&mut self, flag: &str, value: &Boolean, yes: T, no: T) -> Option<T> {
-        let read = value.read().ok_or_else(|| "must be true or false".to_owned());
-        self.take(flag, value.as_text(), read).map(|is_set| if is_set { yes } else { no })
+    fn name(&self, field: &str) -> String {
+        match (self, flag_of(field)) {
+            (Self::Flags, Some(flag)) => format!("--{flag}"),
+            _ => field.to_owned(),
+        }
     }
 }
 
 impl Flags {
-    /// Types and checks all flags. An error is one line per problem; nothing of the command line is used then.
+    /// Types and checks everything. An error is one line per problem; nothing of the command line is used then.
     pub fn check(self) -> Result<Config, Vec<String>> {
         let mut problems = Problems::default();
-        for (flag, value, reason) in self.compat.refused() {
-            problems.add(flag, value, reason);
+        if !self.given.stray.is_empty() {
+            let text = "takes no arguments but flags and subcommands (a boolean's value follows =); got";
+            problems.0.push(format!("\"switchyard\" {text} {:?}", self.given.stray));
         }
-        match self.typed(&mut problems) {
-            Some(config) if problems.0.is_empty() => Ok(config),
+        let mut notes = Vec::new();
+        let (own, from_flags) = read_flags(&self.given, &mut problems);
+        let loaded = match own.config.as_str() {
+            "" => Some((from_flags, Origin::Flags)),
+            path => load(Path::new(path), &self.given, &mut problems, &mut notes),
+        };
+        let Some((mut configuration, origin)) = loaded else { return Err(problems.0) };
+        configuration.fill_in_for_linux();
+        override_host_name(&own, &mut configuration, &mut problems);
+        problems.0.extend(configuration.check().iter().map(|problem| origin.line(problem)));
+        notes.extend(no_effect(&self.given, &configuration, &origin));
+        match typed::config(&own, configuration, &origin, &mut problems) {
+            Some(config) if problems.0.is_empty() => Ok(Config { notes, ..config }),
             _ => Err(problems.0),
         }
     }
+}
 
-    /// Every field is read before the first missing one ends it, so that no problem hides another.
-    fn typed(&self, p: &mut Problems) -> Option<Config> {
-        use LoopbackNodePorts::{Refused, Served};
-        use MasqueradeClusterIp::{All, FromOutside};
-        let _version =
-            self.version_text().is_some() || p.either("version", &self.version, true, false).is_some();
-        let task = p.either("cleanup", &self.cleanup, Task::Cleanup, Task::Proxy);
-        let source = self.source(p);
-        let service_ranges = self.service_ranges(p);
-        let hostname_override = self.hostname_override(p);
-        let bind_address =
-            p.take("bind-address", &self.bind_address, value::bind_address(&self.bind_address));
-        let given = self.nodeport_addresses.join(",");
-        let node_ports =
-            p.take("nodeport-addresses", &given, value::node_port_ranges(&self.nodeport_addresses));
-        let local_mode = self.local_mode(p);
-        let mode = p.take("proxy-mode", &self.proxy_mode, mode(&self.proxy_mode));
-        let masquerade = p.either("masquerade-all", &self.masquerade_all, All, FromOutside);
-        let periods = self.periods(p);
-        let iptables_backend =
-            p.take("iptables-backend", &self.iptables_backend, backend(&self.iptables_backend));
-        let bit = &self.iptables_masquerade_bit;
-        let bit = p.take("iptables-masquerade-bit", bit, value::number(bit, 0, 31));
-        let loopback =
-            p.either("iptables-localhost-nodeports", &self.iptables_localhost_nodeports, Served, Refused);
-        let healthz = self.healthz(p);
-        let metrics = self.metrics(p);
-        let hard_fail = &self.bind_address_hard_fail;
-        let on_bind_failure =
-            p.either("bind-address-hard-fail", hard_fail, OnBindFailure::Exit, OnBindFailure::Retry);
-        let logging = self.logging(p);
-        let (sync_period, min_sync_period) = periods?;
-        Some(Config {
-            task: task?,
-            source: source?,
-            service_ranges: service_ranges?,
-            hostname_override: hostname_override?,
-            bind_address: bind_address?,
-            node_ports: default_node_ports(node_ports?, mode?),
-            local_mode: local_mode?,
-            mode: mode?,
-            masquerade: masquerade?,
-            sync_period,
-            min_sync_period,
-            iptables_backend: iptables_backend?,
-            masquerade_mark: 1_u32.checked_shl(bit?)?,
-            loopback_node_ports: loopback?,
-            healthz: healthz?,
-            metrics: metrics?,
-            on_bind_failure: on_bind_failure?,
-            logging: logging?,
-            ignored: self.ignored(),
-        })
-    }
-
-    fn source(&self, p: &mut Problems) -> Option<Source> {
-        if self.manifests.is_empty() {
-            let kubeconfig = some(&self.kubeconfig).map(PathBuf::from);
-            return Some(Source::Cluster { kubeconfig, master: some(&self.master) });
+/// The flags over kube-proxy's defaults.
+fn read_flags(given: &Given, problems: &mut Problems) -> (Own, Configuration) {
+    let (mut own, mut configuration) = (Own::default(), Configuration::defaulted());
+    let (mut own_slots, mut slots) = (own.slots(), configuration.slots());
+    for (flag, mut texts) in given.flags() {
+        if EMPTY_IS_DEFAULT.contains(&flag.name) {
+            texts.retain(|text| !text.is_empty());
         }
-        let others = [("kubeconfig", &self.kubeconfig), ("master", &self.master)];
-        let others: Vec<_> = others.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-        for (flag, value) in &others {
-            p.add(flag, value, "cannot be used together with --manifests; choose one source");
-        }
-        others.is_empty().then(|| Source::Manifests { path: PathBuf::from(&self.manifests) })
-    }
-
-    fn service_ranges(&self, p: &mut Problems) -> Option<Vec<IpNet>> {
-        let text = &self.service_cluster_ip_range;
-        let ranges = value::cidrs(text).and_then(|ranges| {
-            if ranges.is_empty() {
-                Err("must be one CIDR per IP family in use".to_owned())
-            } else {
-                Ok(ranges)
-            }
-        });
-        p.take("service-cluster-ip-range", text, ranges)
-    }
-
-    fn hostname_override(&self, p: &mut Problems) -> Option<Option<String>> {
-        let given = &self.hostname_override;
-        let name = given.trim().to_lowercase();
-        if name.is_empty() && !given.is_empty() {
-            p.add("hostname-override", given, "must not be only blanks; leave it out to use the host name");
-            return None;
-        }
-        Some(some(&name))
-    }
-
-    /// Looks only at the flag that the mode uses; kube-proxy accepts anything in the others.
-    fn local_mode(&self, p: &mut Problems) -> Option<LocalMode> {
-        match self.detect_local_mode.as_str() {
-            "" | "ClusterCIDR" => {
-                let ranges = value::cidrs(&self.cluster_cidr);
-                p.take("cluster-cidr", &self.cluster_cidr, ranges).map(LocalMode::ClusterCidr)
-            }
-            "NodeCIDR" => Some(LocalMode::NodeCidr),
-            "BridgeInterface" => {
-                let name = &self.pod_bridge_interface;
-                p.take("pod-bridge-interface", name, value::bridge(name))
-            }
-            "InterfaceNamePrefix" => {
-                let prefix = &self.pod_interface_name_prefix;
-                p.take("pod-interface-name-prefix", prefix, value::interface_prefix(prefix))
-            }
-            other => {
-                let names = "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix";
-                p.add("detect-local-mode", other, &format!("must be {names}"));
-                None
-            }
-        }
-    }
-
-    fn periods(&self, p: &mut Problems) -> Option<(Duration, Duration)> {
-        let (sync, min) = (&self.iptables_sync_period, &self.iptables_min_sync_period);
-        let sync_period = p.take("iptables-sync-period", sync, value::duration(sync));
-        let min_period = p.take("iptables-min-sync-period", min, value::duration(min));
-        let (sync_period, min_period) = (sync_period?, min_period?);
-        p.take("iptables-sync-period", sync, value::periods(sync_period, min_period))?;
-        Some((sync_period, min_period))
-    }
-
-    /// As kube-proxy: an empty address is the default, and port 0 turns the server off.
-    fn healthz(&self, p: &mut Problems) -> Option<Option<SocketAddr>> {
-        let port = p.take("healthz-port", &self.healthz_port, port(&self.healthz_port))?;
-        if port == 0 {
-            return Some(None);
-        }
-        let text = some(&self.healthz_bind_address).unwrap_or_else(|| "0.0.0.0:10256".to_owned());
-        p.take("healthz-bind-address", &text, value::listen_address(&text, port)).map(Some)
-    }
-
-    fn metrics(&self, p: &mut Problems) -> Option<SocketAddr> {
-        let port = p.take("metrics-port", &self.metrics_port, port(&self.metrics_port))?;
-        let text = some(&self.metrics_bind_address).unwrap_or_else(|| "127.0.0.1:10249".to_owned());
-        if port == 0 {
-            p.add("metrics-port", &self.metrics_port, "metrics cannot be turned off; leave it out");
-            return None;
-        }
-        p.take("metrics-bind-address", &text, value::listen_address(&text, port))
-    }
-
-    fn logging(&self, p: &mut Problems) -> Option<Logging> {
-        let verbosity =
-            p.take("v", &self.verbosity, value::number(&self.verbosity, 0, i32::MAX.unsigned_abs()));
-        let format = match self.logging_format.as_str() {
-            "text" => Ok(Format::Text),
-            "json" => Ok(Format::Json),
-            _ => Err("must be text or json".to_owned()),
+        let slot = match flag.target {
+            Target::Field(path) => slots.get_mut(path),
+            Target::Own => own_slots.get_mut(flag.name),
         };
-        let format = p.take("logging-format", &self.logging_format, format);
-        Some(Logging { format: format?, verbosity: verbosity? })
-    }
-}
-
-/// The text, unless it is empty.
-fn some(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
-fn port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| "must be a port from 0 to 65535".to_owned())
-}
-
-/// In nftables mode kube-proxy serves node ports on the node's own addresses unless told otherwise.
-fn default_node_ports(given: NodePortRanges, mode: Mode) -> NodePortRanges {
-    match (mode, given) {
-        (Mode::Nftables, NodePortRanges::All) => NodePortRanges::Primary,
-        (_, given) => given,
-    }
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    match text {
-        "" | "iptables" => Ok(Mode::Iptables),
-        "nftables" => Ok(Mode::Nftables),
-        other => {
-            let other = other.escape_debug();
-            Err(format!("mode {other} is not available in this version; available: iptables, nftables"))
+        if let Some(Err(problem)) = slot.map(|slot| slot.read_flag(&texts)) {
+            problems.flag(flag.name, &problem);
         }
     }
+    if number::boolean(&own.version).is_none() && !own.version.starts_with('v') {
+        problems.flag(
+            "version",
+            &Problem::text("", &own.version, "must be true, false, raw or a version such as v1.2.3"),
+        );
+    }
+    if own.config.is_empty() && own.write_config_to.is_empty() {
+        for (address, port) in [
+            (&mut configuration.healthz_bind_address, own.healthz_port),
+            (&mut configuration.metrics_bind_address, own.metrics_port),
+        ] {
+            *address = if port == 0 { String::new() } else { address::with_port(address, port) };
+        }
+    }
+    configuration.take_flags_of_mode(of_mode(&own, &configuration.mode));
+    (own, configuration)
 }
 
-fn backend(text: &str) -> Result<IptablesBackend, String> {
-    match text {
-        "auto" => Ok(IptablesBackend::Auto),
-        "nft" => Ok(IptablesBackend::Nft),
-        "legacy" => Ok(IptablesBackend::Legacy),
-        _ => Err("must be auto, nft or legacy".to_owned()),
+fn of_mode(own: &Own, mode: &str) -> FlagsOfMode {
+    let (sync_period, min_sync_period) = match mode {
+        "ipvs" => (own.ipvs_sync_period, own.ipvs_min_sync_period),
+        _ => (own.iptables_sync_period, own.iptables_min_sync_period),
+    };
+    FlagsOfMode {
+        sync_period: Some(sync_period),
+        min_sync_period: Some(min_sync_period),
+        masquerade_all: Some(own.masquerade_all),
     }
+}
+
+/// The file, with the logging flags over it. kube-proxy ignores all other flags for which the file has a field.
+fn load(
+    path: &Path,
+    given: &Given,
+    problems: &mut Problems,
+    notes: &mut Vec<String>,
+) -> Option<(Configuration, Origin)> {
+    let decoded = match file::read(path) {
+        Ok(decoded) => decoded,
+        Err(lines) => {
+            problems.0.extend(lines);
+            return None;
+        }
+    };
+    for complaint in decoded.complaints {
+        notes.push(format!(
+            "{}: strict decoding failed, so it is read leniently: {complaint}",
+            path.display()
+        ));
+    }
+    let mut configuration = decoded.configuration;
+    let of_file = std::mem::take(&mut configuration.logging.vmodule);
+    let mut slots = configuration.slots();
+    for (flag, texts) in given.flags() {
+        if let Target::Field(field) = flag.target
+            && field.starts_with("logging.")
+        {
+            // A text that is wrong was reported with the other flags.
+            let _ = slots.get_mut(field).map(|slot| slot.read_flag(&texts));
+        }
+    }
+    configuration.logging.vmodule.extend(of_file);
+    Some((configuration, Origin::File(path.to_owned())))
+}
+
+fn override_host_name(own: &Own, configuration: &mut Configuration, problems: &mut Problems) {
+    let given = &own.hostname_override;
+    if given.is_empty() {
+        return;
+    }
+    let name = given.trim().to_lowercase();
+    if name.is_empty() {
+        let allowed = "must not be only blanks; leave it out to use the host name";
+        problems.flag("hostname-override", &Problem::text("", given, allowed));
+    }
+    configuration.hostname_override = name;
+}
+
+/// What was asked for and changes nothing, as notes.
+fn no_effect(given: &Given, configuration: &Configuration, origin: &Origin) -> Vec<String> {
+    let (mut mine, mut default) = (configuration.clone(), Configuration::defaulted());
+    let (mine, default) = (mine.slots(), default.slots());
+    let differs = |path: &&&str| match (mine.get(**path), default.get(**path)) {
+        (Some(mine), Some(default)) => format!("{mine:?}") != format!("{default:?}"),
+        _ => false,
+    };
+    let fields = WITHOUT_EFFECT.iter().filter(differs).map(|path| origin.name(path));
+    let flags = given.flags().map(|(flag, _)| flag.name).filter(|name| FLAGS_WITHOUT_EFFECT.contains(name));
+    let names: Vec<String> = fields.chain(flags.map(|name| format!("--{name}"))).collect();
+    let gates = gates::without_effect(&configuration.feature_gates);
+    let mut notes = Vec::new();
+    if !names.is_empty() {
+        notes.push(format!("accepted without effect: {}", names.join(", ")));
+    }
+    if !gates.is_empty() {
+        notes.push(format!("feature gates without effect here: {}", gates.join(", ")));
+    }
+    notes
 }

@@ -6,15 +6,20 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use ipnet::IpNet;
+use switchyard_config::Configuration;
 use switchyard_plan::settings::{LoopbackNodePorts, MasqueradeClusterIp};
 
 use crate::logging::Logging;
 
 /// What the process is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Run the proxy.
     Proxy,
+    /// Do what needs full privileges, and exit.
+    Init,
+    /// Write the configuration to a file, and exit.
+    WriteConfig(PathBuf),
     /// Remove what the proxy wrote, and exit.
     Cleanup,
 }
@@ -99,8 +104,27 @@ pub enum OnBindFailure {
     Exit,
 }
 
-/// The checked flags.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the kernel's connection tracking is told. Nothing and zero leave a setting alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conntrack {
+    /// Connections per CPU; with zero, the limit is left alone.
+    pub max_per_core: u32,
+    /// Connections at least.
+    pub min: u32,
+    /// How long an idle connection is kept.
+    pub tcp_established_seconds: Option<u64>,
+    /// How long a half-closed one is kept.
+    pub tcp_close_wait_seconds: Option<u64>,
+    /// How long UDP without an answer is kept.
+    pub udp_seconds: Option<u64>,
+    /// How long UDP with answers is kept.
+    pub udp_stream_seconds: Option<u64>,
+    /// Whether packets outside of the window are let through.
+    pub is_liberal: bool,
+}
+
+/// The checked flags, or the checked file with some flags over it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// What to do.
     pub task: Task,
@@ -138,8 +162,16 @@ pub struct Config {
     pub on_bind_failure: OnBindFailure,
     /// How to log.
     pub logging: Logging,
-    /// Flags that were given and have no effect.
-    pub ignored: Vec<String>,
+    /// What connection tracking is told.
+    pub conntrack: Conntrack,
+    /// How readily the kernel ends this process when memory is short.
+    pub oom_score_adj: i32,
+    /// The file that all this came from, to be watched.
+    pub config_file: Option<PathBuf>,
+    /// All of it as kube-proxy's configuration.
+    pub configuration: Configuration,
+    /// What the operator should know: fields that were read leniently, flags without effect. One line each.
+    pub notes: Vec<String>,
 }
 
 impl Config {

@@ -1,4 +1,7 @@
-//! Command lines in, values or problems out.
+//! Command lines and files in, values or problems out.
+
+mod every;
+mod files;
 
 use std::time::Duration;
 
@@ -13,7 +16,7 @@ fn read(args: &[&str]) -> Result<Flags, clap::Error> {
 }
 
 fn config(args: &[&str]) -> Config {
-    read(args).expect("flags parse").check().expect("flags are fine")
+    read(args).expect("flags parse").check().unwrap_or_else(|problems| panic!("{args:?}: {problems:?}"))
 }
 
 fn problems(args: &[&str]) -> Vec<String> {
@@ -47,7 +50,19 @@ fn defaults_are_kube_proxys() {
         metrics: "127.0.0.1:10249".parse().unwrap(),
         on_bind_failure: OnBindFailure::Retry,
         logging: crate::logging::Logging { format: Format::Text, verbosity: 0 },
-        ignored: Vec::new(),
+        conntrack: Conntrack {
+            max_per_core: 32768,
+            min: 131_072,
+            tcp_established_seconds: Some(24 * 3600),
+            tcp_close_wait_seconds: Some(3600),
+            udp_seconds: None,
+            udp_stream_seconds: None,
+            is_liberal: false,
+        },
+        oom_score_adj: -999,
+        config_file: None,
+        configuration: got.configuration.clone(),
+        notes: Vec::new(),
     };
     assert_eq!(got, want);
 }
@@ -76,8 +91,10 @@ fn booleans_are_gos() {
         assert_eq!(config(&[arg]).masquerade, want, "{arg}");
     }
     assert_eq!(config(&["--iptables-localhost-nodeports=F"]).loopback_node_ports, LoopbackNodePorts::Refused);
-    assert_eq!(problems(&["--cleanup=yes"]), ["--cleanup=\"yes\": must be true or false"]);
-    assert!(read(&["--masquerade-all", "true"]).is_err(), "a value must follow =, as in Go");
+    assert_eq!(problems(&["--cleanup=yes"]), ["--cleanup: invalid value \"yes\": must be true or false"]);
+    assert_eq!(problems(&["--cleanup="]), ["--cleanup: invalid value \"\": must be true or false"]);
+    let stray = problems(&["--masquerade-all", "true"]).concat();
+    assert!(stray.contains("a boolean's value follows =") && stray.contains("[\"true\"]"), "{stray}");
 }
 
 #[test]
@@ -91,8 +108,13 @@ fn values_as_in_go() {
     assert_eq!(got.node_ports, NodePortRanges::Cidrs(want.to_vec()), "lists go on");
     assert_eq!(config(&["--nodeport-addresses="]).node_ports, NodePortRanges::All);
     assert_eq!(config(&["--nodeport-addresses=primary"]).node_ports, NodePortRanges::Primary);
+    assert_eq!(config(&["--proxy-mode=nftables"]).node_ports, NodePortRanges::Primary);
     assert_eq!(config(&["--iptables-min-sync-period=0"]).min_sync_period, Duration::ZERO);
     assert_eq!(config(&["--iptables-masquerade-bit=31"]).masquerade_mark, 1 << 31);
+    assert_eq!(config(&["--iptables-masquerade-bit=0x10"]).masquerade_mark, 1 << 16);
+    assert_eq!(config(&["--proxy-mode=nftables", "--iptables-masquerade-bit=1"]).masquerade_mark, 1 << 14);
+    assert_eq!(config(&["--kubeconfig", "--v=2"]).logging.verbosity, 0, "any other flag takes what follows");
+    assert_eq!(config(&["", "--v=2", ""]).logging.verbosity, 2, "templates leave empty arguments behind");
 }
 
 #[test]
@@ -103,6 +125,7 @@ fn addresses() {
     assert_eq!(healthz(&["--healthz-bind-address=[::]:1"]), "[::]:1");
     assert_eq!(healthz(&["--healthz-bind-address="]), "0.0.0.0:10256");
     assert_eq!(healthz(&["--healthz-port=0"]), "");
+    assert_eq!(healthz(&["--bind-address=::1"]), "0.0.0.0:10256", "defaults are made before flags are read");
     assert_eq!(config(&["--metrics-bind-address=0.0.0.0"]).metrics.to_string(), "0.0.0.0:10249");
     for (args, want) in [
         (&["--bind-address="][..], None),
@@ -130,75 +153,35 @@ fn a_usual_daemon_set_starts() {
         "-998",
         "--conntrack_tcp_be_liberal",
         "--profiling=false",
-        "--feature-gates=A=true,B=false",
-        "--feature-gates=C=true",
+        "--feature-gates=AllAlpha=false,AtomicFIFO=true",
+        "--feature-gates=LoggingAlphaOptions=true",
         "--init-only=false",
+        "--kube-api-qps=50",
+        "--machine-id-file=/etc/machine-id",
         "--config=",
         "--v=2",
     ]);
     let kubeconfig = Some("/var/lib/kube-proxy/kubeconfig".into());
     assert_eq!(got.source, Source::Cluster { kubeconfig, master: None });
-    let ignored = ["--conntrack-tcp-be-liberal", "--feature-gates", "--oom-score-adj", "--profiling"];
-    assert_eq!(got.ignored, ignored);
-}
-
-#[test]
-fn every_wrong_value_is_named() {
-    let cases: [(&[&str], &str); 33] = [
-        (&["--config=/etc/x"], "config"),
-        (&["--config=f"], "config"),
-        (&["--init-only"], "init-only"),
-        (&["--write-config-to=/x"], "write-config-to"),
-        (&["--proxy-mode=ipvs"], "proxy-mode"),
-        (&["--proxy-mode=IPTables"], "proxy-mode"),
-        (&["--iptables-backend=ebtables"], "iptables-backend"),
-        (&["--iptables-masquerade-bit=32"], "iptables-masquerade-bit"),
-        (&["--iptables-masquerade-bit=-1"], "iptables-masquerade-bit"),
-        (&["--iptables-sync-period=0"], "iptables-sync-period"),
-        (&["--iptables-sync-period=30"], "iptables-sync-period"),
-        (&["--iptables-sync-period=500ms"], "iptables-sync-period"),
-        (&["--iptables-min-sync-period=-1s"], "iptables-min-sync-period"),
-        (&["--cluster-cidr=10.0.0.0"], "cluster-cidr"),
-        (&["--cluster-cidr= "], "cluster-cidr"),
-        (&["--nodeport-addresses= "], "nodeport-addresses"),
-        (&["--cluster-cidr=10.0.0.0/8,11.0.0.0/8"], "cluster-cidr"),
-        (&["--cluster-cidr=10.0.0.0/8,"], "cluster-cidr"),
-        (&["--detect-local-mode=clustercidr"], "detect-local-mode"),
-        (&["--detect-local-mode=BridgeInterface"], "pod-bridge-interface"),
-        (
-            &["--detect-local-mode=BridgeInterface", "--pod-bridge-interface=a -j ACCEPT"],
-            "pod-bridge-interface",
-        ),
-        (&["--detect-local-mode=InterfaceNamePrefix"], "pod-interface-name-prefix"),
-        (&["--nodeport-addresses=primary,10.0.0.0/8"], "nodeport-addresses"),
-        (&["--nodeport-addresses=10.0.0.1"], "nodeport-addresses"),
-        (&["--bind-address=node-1"], "bind-address"),
-        (&["--healthz-bind-address=0.0.0.0:0"], "healthz-bind-address"),
-        (&["--metrics-bind-address=localhost:1"], "metrics-bind-address"),
-        (&["--metrics-port=0"], "metrics-port"),
-        (&["--logging-format=yaml"], "logging-format"),
-        (&["--v=-1"], "v"),
-        (&["--manifests=/m", "--master=http://x"], "master"),
-        (&["--service-cluster-ip-range="], "service-cluster-ip-range"),
-        (&["--version=maybe"], "version"),
+    assert!(got.conntrack.is_liberal && got.oom_score_adj == -998);
+    let notes = [
+        "accepted without effect: --kube-api-qps, --machine-id-file",
+        "feature gates without effect here: AllAlpha, AtomicFIFO",
     ];
-    for (args, flag) in cases {
-        let found = problems(args);
-        assert_eq!(found.len(), 1, "{args:?}: {found:?}");
-        assert!(found[0].starts_with(&format!("--{flag}=\"")), "{args:?}: {found:?}");
-    }
+    assert_eq!(got.notes, notes);
 }
 
 #[test]
 fn all_problems_come_at_once() {
-    let found = problems(&["--config=c", "--proxy-mode=ipvs", "--v=x"]);
+    let found = problems(&["--proxy-mode=ipvs", "--v=x", "--v=2", "--iptables-masquerade-bit=32", "stray"]);
     let want = [
-        "--config=\"c\": configuration files are not yet supported; pass flags instead",
-        "--proxy-mode=\"ipvs\": mode ipvs is not available in this version; available: iptables, nftables",
-        "--v=\"x\": must be a number from 0 to 2147483647",
+        "\"switchyard\" takes no arguments but flags and subcommands (a boolean's value follows =); got [\"stray\"]",
+        "--v: invalid value \"x\": must be a number from 0 to 2147483647",
+        "--iptables-masquerade-bit: invalid value 32: must be within the range [0, 31]",
+        "--proxy-mode: invalid value \"ipvs\": not available in this version; available: iptables, nftables",
     ];
     assert_eq!(found, want);
-    let hostile = problems(&["--proxy-mode=a\n\u{1b}[2J"]).concat();
+    let hostile = problems(&["--proxy-mode=a\n\u{1b}[2J", "b\nc"]).concat();
     assert!(!hostile.chars().any(char::is_control), "{hostile:?}");
 }
 
@@ -215,17 +198,41 @@ fn version_and_help() {
         assert!(text.is_some_and(|text| text.starts_with("Switchyard v")), "{arg}");
     }
     assert_eq!(read(&["--version=false"]).expect("flags parse").version_text(), None);
+    assert_eq!(read(&["--version=v1.2.3"]).expect("flags parse").version_text(), None);
     let help = read(&["--help"]).expect_err("help is not a run");
     assert!(!help.use_stderr());
     let help = help.to_string();
-    for word in
-        ["Source:", "Node:", "Local traffic:", "iptables mode:", "Logging:", "switchyard demo", "Examples:"]
-    {
+    for word in [
+        "Source:",
+        "Node:",
+        "Local traffic:",
+        "iptables mode:",
+        "Kernel:",
+        "Logging:",
+        "switchyard demo",
+        "Examples:",
+    ] {
         assert!(help.contains(word), "{word} in {help}");
     }
-    assert!(!help.contains("--oom-score-adj"));
-    assert!(read(&["--no-such-flag"]).is_err());
-    assert!(read(&["stray"]).is_err());
+    assert!(!help.contains("--machine-id-file") && !help.contains("stray"));
+}
+
+#[test]
+fn an_unknown_flag_is_refused_with_the_nearest_known_one() {
+    for (wrong, near) in [
+        ("--proxymode=x", "--proxy-mode"),
+        ("--cluster-cidrs=x", "--cluster-cidr"),
+        ("--metric-bind-address=x", "--metrics-bind-address"),
+        ("--conntrack-max=5", "--conntrack-m"),
+    ] {
+        let error = read(&[wrong]).expect_err("no such flag");
+        assert!(error.use_stderr());
+        let text = error.to_string();
+        assert!(text.contains("unexpected argument") && text.contains(near), "{wrong}: {text}");
+    }
+    for wrong in ["-config=x", "--=x", "---v=2", "--v", "-v", "--kubeconfig"] {
+        assert!(read(&[wrong]).is_err_and(|error| error.use_stderr()), "{wrong}");
+    }
 }
 
 #[test]
@@ -238,7 +245,7 @@ fn the_demo_has_flags_of_its_own() {
     assert_eq!((got.once, got.mode, got.examples, got.no_color), (false, Mode::Iptables, None, false));
     let got = demo(&["demo", "--once", "--iptables_backend=nft", "--examples", "e", "--no-color"]);
     assert!(got.once && got.no_color && got.iptables_backend == IptablesBackend::Nft);
-    assert!(read(&["-v=4", "demo"]).is_err(), "the proxy's flags are not the demo's");
+    assert!(problems(&["-v=4", "demo"])[0].contains("[\"demo\"]"), "the proxy's flags are not the demo's");
     assert!(read(&["demo", "--mode=ipvs"]).is_err());
     assert!(read(&[]).expect("flags parse").command.is_none());
 }
