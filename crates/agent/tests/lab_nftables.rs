@@ -13,6 +13,8 @@ mod churn;
 mod faults;
 #[path = "lab_nftables/heal.rs"]
 mod heal;
+#[path = "lab_nftables/others.rs"]
+mod others;
 #[path = "lab_nftables/restart.rs"]
 mod restart;
 #[path = "lab_nftables/takeover.rs"]
