@@ -165,7 +165,8 @@ fn the_kernel_holds_what_a_fresh_proxy_would_write() {
     let kernels = Kernels { lived, fresh };
     // No file of old failures: a failure is shrunk and printed, and becomes a test with a name.
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(CASES) };
-    let limit = prop_oneof![2 => Just(None), 1 => (2_000_usize..20_000).prop_map(Some)];
+    // Small enough that a start takes several transactions, and large enough for the longest chain, which is never split.
+    let limit = prop_oneof![2 => Just(None), 1 => (10_000_usize..24_000).prop_map(Some)];
     let played = TestRunner::new(config).run(&(limit, objects::story()), |(limit, pieces)| {
         Family::ALL.into_iter().try_for_each(|family| kernels.play(family, limit, &pieces))
     });
