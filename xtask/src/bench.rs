@@ -17,7 +17,7 @@ mod progress;
 mod report;
 mod running;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -28,7 +28,8 @@ use progress::Progress;
 use report::{Report, Section};
 
 /// How `bench` is called, after its name.
-pub(crate) const USAGE: &str = "bench [plan] [agent] [sync] [nftables] [--quick] [--out DIR]";
+pub(crate) const USAGE: &str =
+    "bench [plan] [agent] [sync] [nftables] [--quick] [--agent PROGRAM] [--out DIR]";
 
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,14 +116,29 @@ impl Measured {
     }
 }
 
+/// What the arguments ask for.
+struct Wish {
+    parts: Vec<Part>,
+    sizes: Sizes,
+    /// A built agent; else the release binary is built.
+    agent: Option<PathBuf>,
+    /// Where results go: by default only those of a complete run are kept.
+    out: Option<PathBuf>,
+}
+
 /// Runs what the arguments ask for.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
-    let (parts, sizes, out) = read(arguments)?;
+    let Wish { parts, sizes, agent, out } = Wish::read(arguments)?;
     let machine = Machine::here();
-    let mut progress = Progress::new(parts.iter().map(|part| steps(*part, sizes)).sum());
+    let mut progress = Progress::new(1 + parts.iter().map(|part| steps(*part, sizes)).sum::<usize>());
     let mut report = Report::new(machine, arguments);
+    progress.step("building the release binary of the agent, if it is needed");
+    let agent = match agent {
+        None if parts.iter().any(|part| part.has_agent()) => running::build()?,
+        given => given.unwrap_or_default(),
+    };
     for part in parts {
-        report.sections.push(measure(part, sizes, &mut progress)?);
+        report.sections.push(measure(part, sizes, &agent, &mut progress)?);
     }
     report.finish();
     println!("\n{}", report.table());
@@ -137,37 +153,46 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-fn measure(part: Part, sizes: Sizes, progress: &mut Progress) -> Result<Section> {
+fn measure(part: Part, sizes: Sizes, agent: &Path, progress: &mut Progress) -> Result<Section> {
     match part {
         Part::Plan => plan::measure(sizes, progress),
-        Part::Agent => agent::measure(sizes, progress),
+        Part::Agent => agent::measure(sizes, agent, progress),
         Part::Sync => first_sync::measure(sizes, progress),
-        Part::Nftables => nftables::measure(sizes, progress),
+        Part::Nftables => nftables::measure(sizes, agent, progress),
     }
 }
 
-/// The parts, their size, and where results go: by default only those of a complete run are kept.
-fn read(arguments: &[&str]) -> Result<(Vec<Part>, Sizes, Option<PathBuf>)> {
-    let (mut parts, mut sizes, mut out) = (Vec::new(), FULL, None);
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match *argument {
-            "plan" => parts.push(Part::Plan),
-            "agent" => parts.push(Part::Agent),
-            "sync" => parts.push(Part::Sync),
-            "nftables" => parts.push(Part::Nftables),
-            "--quick" => sizes = QUICK,
-            "--out" => out = Some(PathBuf::from(rest.next().context(USAGE)?)),
-            _ => bail!("usage: {USAGE}"),
+impl Wish {
+    fn read(arguments: &[&str]) -> Result<Self> {
+        let mut wish = Self { parts: Vec::new(), sizes: FULL, agent: None, out: None };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            match *argument {
+                "plan" => wish.parts.push(Part::Plan),
+                "agent" => wish.parts.push(Part::Agent),
+                "sync" => wish.parts.push(Part::Sync),
+                "nftables" => wish.parts.push(Part::Nftables),
+                "--quick" => wish.sizes = QUICK,
+                "--agent" => wish.agent = Some(PathBuf::from(rest.next().context(USAGE)?)),
+                "--out" => wish.out = Some(PathBuf::from(rest.next().context(USAGE)?)),
+                _ => bail!("usage: {USAGE}"),
+            }
         }
-    }
-    if parts.is_empty() {
-        parts.extend([Part::Nftables, Part::Plan, Part::Agent, Part::Sync]);
-        if sizes.has_goals && out.is_none() {
-            out = Some(crate::repository::root()?.join("docs/benchmarks"));
+        if wish.parts.is_empty() {
+            wish.parts.extend([Part::Nftables, Part::Plan, Part::Agent, Part::Sync]);
+            if wish.sizes.has_goals && wish.agent.is_none() && wish.out.is_none() {
+                wish.out = Some(crate::repository::root()?.join("docs/benchmarks"));
+            }
         }
+        Ok(wish)
     }
-    Ok((parts, sizes, out))
+}
+
+impl Part {
+    /// Whether the real agent runs.
+    fn has_agent(self) -> bool {
+        matches!(self, Self::Agent | Self::Nftables)
+    }
 }
 
 fn steps(part: Part, sizes: Sizes) -> usize {

@@ -14,11 +14,11 @@ use switchyard_lab::{Lab, Node};
 use super::manifests::Manifests;
 use super::progress::Progress;
 use super::report::Section;
-use super::running::{self, Change, Memory, OPS, PLANNED, Running, SETTLE};
+use super::running::{Change, Memory, OPS, PLANNED, Running, SETTLE};
 use super::{Goal, Measured, Sizes, duration, median};
 
 /// What [`measure`] tells the progress.
-pub(super) const STEPS: usize = 5;
+pub(super) const STEPS: usize = 4;
 
 const ABOUT: &str = "The real agent on a node of the lab, with the manifests of a large cluster. It uses the legacy \
 variant, which takes 10,000 Services within seconds; what the agent itself keeps is the same for both.";
@@ -37,11 +37,9 @@ struct Seen {
     changes: Vec<Change>,
 }
 
-pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Section> {
-    progress.step("building the release binary of the agent");
-    let program = running::build()?;
-    let small = watch(&program, sizes.small, progress)?;
-    let large = watch(&program, sizes.large, progress)?;
+pub(super) fn measure(sizes: Sizes, program: &Path, progress: &mut Progress) -> Result<Section> {
+    let small = watch(program, sizes.small, progress)?;
+    let large = watch(program, sizes.large, progress)?;
     let mut lines = memory(&large, sizes).to_vec();
     let all: Vec<f64> = small.changes.iter().chain(&large.changes).map(|c| c.ops).collect();
     let are_equal = all.iter().all(|ops| Some(ops) == all.first());

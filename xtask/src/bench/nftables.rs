@@ -8,6 +8,7 @@ mod load;
 mod node;
 mod told;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -15,8 +16,9 @@ use anyhow::Result;
 use super::plot::{Line, Picture};
 use super::progress::Progress;
 use super::report::Section;
-use super::{Goal, Measured, Sizes, duration, median, quantile, running, thousands};
+use super::{Goal, Measured, Sizes, duration, median, quantile, thousands};
 use load::{Again, Changes, Load};
+use node::Seen;
 
 /// How large this part is.
 #[derive(Clone, Copy, Debug)]
@@ -97,13 +99,11 @@ struct AtSize {
 
 /// How many steps [`measure`] tells the progress.
 pub(super) fn steps(sizes: Sizes) -> usize {
-    2 + 2 * sizes.nftables.clusters.len() + node::STEPS * sizes.nftables.agents.len()
+    1 + 2 * sizes.nftables.clusters.len() + node::STEPS * sizes.nftables.agents.len()
 }
 
-pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Section> {
+pub(super) fn measure(sizes: Sizes, program: &Path, progress: &mut Progress) -> Result<Section> {
     let scale = sizes.nftables;
-    progress.step("building the release binary of the agent");
-    let program = running::build()?;
     let mut measured = Vec::new();
     for services in scale.clusters {
         progress.step(&format!("nftables, {services} Services: first syncs beside prepared batches"));
@@ -116,14 +116,17 @@ pub(super) fn measure(sizes: Sizes, progress: &mut Progress) -> Result<Section> 
     let (most, _) = load::first_syncs(scale.most)?;
     let mut agents = Vec::new();
     for agent in scale.agents {
-        agents.push((node::watch(&program, agent.services, scale.idle, progress)?, agent));
+        agents.push((node::watch(program, agent.services, scale.idle, progress)?, agent));
     }
     let mut lines: Vec<Measured> = measured.iter().flat_map(|m| first_sync(&m.load, sizes)).collect();
     lines.extend(first_sync(&most, sizes));
     lines.extend(measured.iter().flat_map(|m| one_change(&m.changes, sizes)));
     lines.extend(flatness(&measured, sizes));
     lines.extend(measured.iter().flat_map(again));
-    lines.extend(agents.iter().flat_map(|(seen, agent)| told::of_agent(seen, agent)));
+    for (seen, agent) in &agents {
+        lines.extend(told::of_agent(seen, agent));
+        lines.extend(beside_kernel(seen, &measured));
+    }
     Ok(Section { title: "nftables mode", about: ABOUT, lines, pictures: pictures(&measured) })
 }
 
@@ -139,13 +142,17 @@ fn first_ratio(load: &Load) -> f64 {
     ratio(median(load.first.clone()), median(load.kernel.clone()))
 }
 
-fn first_sync(load: &Load, sizes: Sizes) -> [Measured; 4] {
+fn first_sync(load: &Load, sizes: Sizes) -> [Measured; 5] {
     let info = |what: &str, value: String| Measured::info(load.services, what, value);
     let ratio = first_ratio(load);
     let times = info("first sync, times the kernel's own (medians)", format!("{ratio:.2}"));
     let is_judged = load.services == sizes.nftables.judged;
     [
         info("first sync, last object received to committed", list(&load.first)),
+        info(
+            "of it, following objects until the mode is called (median)",
+            duration(median(load.following.clone())),
+        ),
         info("the kernel alone, one prepared batch", list(&load.kernel)),
         info("elements, bytes of that batch", format!("{}, {}", load.elements, load.bytes)),
         if is_judged {
@@ -187,6 +194,14 @@ fn flatness(measured: &[AtSize], sizes: Sizes) -> Option<Measured> {
         wanted: "under 1.5",
         goal: Goal::met(value < FLAT_GOAL).at(sizes),
     })
+}
+
+/// The agent's first sync, on a heap of its own, beside the kernel at the same size.
+fn beside_kernel(seen: &Seen, measured: &[AtSize]) -> Option<Measured> {
+    let load = measured.iter().map(|m| &m.load).find(|load| load.services == seen.services)?;
+    let value = ratio(seen.first_sync, median(load.kernel.clone()));
+    let what = "agent, first sync by its own metric, times the kernel's own";
+    Some(Measured::info(seen.services, what, format!("{value:.2}")))
 }
 
 /// No goals here: the real agent has them.

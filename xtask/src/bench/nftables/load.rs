@@ -25,6 +25,8 @@ pub(super) struct Load {
     pub(super) services: u32,
     /// Last object received to committed.
     pub(super) first: Vec<Duration>,
+    /// Of it, until the mode is called.
+    pub(super) following: Vec<Duration>,
     /// The same elements as one prepared batch.
     pub(super) kernel: Vec<Duration>,
     /// Elements in the kernel, and bytes of the prepared batch.
@@ -62,14 +64,22 @@ pub(super) struct Pair {
     _copy_namespace: Namespace,
 }
 
+impl Load {
+    fn new(services: u32) -> Self {
+        let (first, following, kernel) = (Vec::new(), Vec::new(), Vec::new());
+        Self { services, first, following, kernel, elements: 0, bytes: 0 }
+    }
+}
+
 /// First syncs; what the last one left is kept.
 pub(super) fn first_syncs(services: u32) -> Result<(Load, Pair)> {
-    let mut load = Load { services, first: Vec::new(), kernel: Vec::new(), elements: 0, bytes: 0 };
+    let mut load = Load::new(services);
     let mut prepared: Option<(Copy, Batch)> = None;
     for run in 1..=RUNS {
         let (namespace, copy_namespace) = (private()?, private()?);
-        let (mode, tracker, time) = start(&namespace, services)?;
+        let Started { mode, tracker, following, time } = start(&namespace, services)?;
         load.first.push(time);
+        load.following.push(following);
         let mut reader = namespace.run(Nft::open)??;
         let (copy, batch) = match prepared.take() {
             Some(prepared) => prepared,
@@ -124,7 +134,7 @@ impl Pair {
     pub(super) fn again(mut self, services: u32) -> Result<Again> {
         drop(self.mode);
         let before = self.reader.generation()?;
-        let (mut mode, _tracker, restart) = start(&self.namespace, services)?;
+        let Started { mut mode, time: restart, .. } = start(&self.namespace, services)?;
         ensure!(self.reader.generation()? == before, "a restart with nothing changed wrote to the kernel");
         let id = copy::table();
         self.namespace.run(|| delete_table(id.family, &id.name))??;
@@ -139,14 +149,25 @@ fn private() -> Result<Namespace> {
     Namespace::new().context("cannot make a network namespace; run as root")
 }
 
-/// A mode that starts: the time from the complete list of slices to the commit.
-fn start(namespace: &Namespace, services: u32) -> Result<(NftMode, Tracker, Duration)> {
+/// A mode that has just started.
+struct Started {
+    mode: NftMode,
+    tracker: Tracker,
+    following: Duration,
+    time: Duration,
+}
+
+/// Starts a mode: the time is that from the complete list of slices to the commit.
+fn start(namespace: &Namespace, services: u32) -> Result<Started> {
     let (mut tracker, slices) = cluster::without_slices(services);
     let mut mode = NftMode::new(namespace.run(Nft::open)??, cluster::nft_planner());
     let begin = Instant::now();
     tracker.apply(slices);
-    sync(&mut mode, cluster::taken(&mut tracker))?;
-    Ok((mode, tracker, begin.elapsed()))
+    let changes = cluster::taken(&mut tracker);
+    let following = begin.elapsed();
+    sync(&mut mode, changes)?;
+    let time = begin.elapsed();
+    Ok(Started { mode, tracker, following, time })
 }
 
 fn sync(mode: &mut NftMode, changes: PortChanges) -> Result<Report> {
