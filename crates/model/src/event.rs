@@ -66,19 +66,20 @@ impl fmt::Display for Complaint {
 /// One thing that a source saw.
 ///
 /// The plural variants carry a complete list: what they do not name is gone. A source sends them after its first
-/// list and after every re-list, so that a broken watch never looks like "everything was deleted".
+/// list and after every re-list, so that a broken watch never looks like "everything was deleted". Services and slices are
+/// shared, because a source may have to keep them too.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// All Services.
-    Services(Vec<Service>),
+    Services(Vec<Arc<Service>>),
     /// One Service, new or changed.
-    Service(Service),
+    Service(Arc<Service>),
     /// A Service was deleted.
     ServiceGone(ServiceName),
     /// All EndpointSlices.
-    Slices(Vec<EndpointSlice>),
+    Slices(Vec<Arc<EndpointSlice>>),
     /// One EndpointSlice, new or changed.
-    Slice(EndpointSlice),
+    Slice(Arc<EndpointSlice>),
     /// An EndpointSlice was deleted.
     SliceGone(SliceName),
     /// The own Node, new or changed.
@@ -87,6 +88,8 @@ pub enum Event {
     NodeGone,
     /// The union of all ServiceCIDRs; none also where they cannot be known.
     ServiceCidrs(Vec<IpNet>),
+    /// Several things that happened at once: nobody sees one without the others.
+    Together(Vec<Event>),
     /// All complaints about one object; an empty list clears what was said of it before.
     Complaints(ObjectName, Vec<Complaint>),
 }

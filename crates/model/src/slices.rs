@@ -3,11 +3,13 @@
 //! Nearly every Service has one slice or two, and there may be ten thousand Services: a sorted list without spare room
 //! takes a tenth of the memory of a map, whose smallest node has room for eleven.
 
+use std::sync::Arc;
+
 use crate::EndpointSlice;
 
 /// Slices in the order of their names, each name once. All are of one namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Slices(Vec<EndpointSlice>);
+pub(crate) struct Slices(Vec<Arc<EndpointSlice>>);
 
 impl Slices {
     /// True if there is none.
@@ -17,16 +19,16 @@ impl Slices {
 
     /// All of them, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EndpointSlice> {
-        self.0.iter()
+        self.0.iter().map(|slice| &**slice)
     }
 
     /// The slice of this name.
     pub(crate) fn named(&self, name: &str) -> Option<&EndpointSlice> {
-        self.0.get(self.position(name).ok()?)
+        self.0.get(self.position(name).ok()?).map(|slice| &**slice)
     }
 
     /// Adds a slice, or replaces the one of its name.
-    pub(crate) fn put(&mut self, slice: EndpointSlice) {
+    pub(crate) fn put(&mut self, slice: Arc<EndpointSlice>) {
         match self.position(&slice.name.name) {
             Ok(at) => {
                 if let Some(old) = self.0.get_mut(at) {
@@ -74,7 +76,7 @@ mod tests {
     fn names_are_unique_and_in_order() {
         let mut slices = Slices::default();
         for (name, trigger) in [("b", 1), ("c", 2), ("a", 3), ("b", 4)] {
-            slices.put(slice(name, trigger));
+            slices.put(slice(name, trigger).into());
         }
         assert_eq!(slices.iter().map(|s| &*s.name.name).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(slices.named("b"), Some(&slice("b", 4)));

@@ -4,7 +4,9 @@
 //!
 //! Cost: an event touches the Service it names and no other. A complete list touches every Service it differs in.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -19,9 +21,33 @@ use crate::{
 /// One Service, what the slices say of it, and the service ports that follow.
 #[derive(Debug, Default)]
 struct Tracked {
-    service: Option<Service>,
+    service: Option<Arc<Service>>,
     slices: Slices,
     ports: Vec<Arc<ServicePort>>,
+}
+
+/// A slice in a set of slices that is asked by name: a map would hold every name again.
+#[derive(Debug)]
+struct ByName(Arc<EndpointSlice>);
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for ByName {}
+
+impl Hash for ByName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
+impl Borrow<SliceName> for ByName {
+    fn borrow(&self) -> &SliceName {
+        &self.0.name
+    }
 }
 
 /// Whether the first complete list of a kind of object has arrived.
@@ -37,7 +63,7 @@ enum Listed {
 pub struct Tracker {
     services: BTreeMap<ServiceName, Tracked>,
     /// Which Service each slice belongs to: a slice may change its label, and its old Service must lose it then.
-    owners: HashMap<SliceName, ServiceName>,
+    owners: HashSet<ByName>,
     node: Arc<Node>,
     service_cidrs: Arc<[IpNet]>,
     listed_services: Listed,
@@ -106,12 +132,13 @@ impl Tracker {
             // The rules of a node whose object is gone still carry traffic; kube-proxy keeps its last facts too.
             Event::NodeGone => {}
             Event::ServiceCidrs(list) => self.put_service_cidrs(list),
+            Event::Together(events) => events.into_iter().for_each(|event| self.apply(event)),
             // Complaints are for whoever reports to the operator; no rule depends on them.
             Event::Complaints(..) => {}
         }
     }
 
-    fn replace_services(&mut self, list: Vec<Service>) {
+    fn replace_services(&mut self, list: Vec<Arc<Service>>) {
         let kept: BTreeSet<ServiceName> = list.iter().map(|s| s.name.clone()).collect();
         let known = self.services.iter().filter(|(_, t)| t.service.is_some());
         let gone: Vec<ServiceName> =
@@ -125,7 +152,7 @@ impl Tracker {
         self.listed_services = Listed::Complete;
     }
 
-    fn put_service(&mut self, service: Service) {
+    fn put_service(&mut self, service: Arc<Service>) {
         self.changes.service_events += 1;
         let name = service.name.clone();
         let tracked = self.services.entry(name.clone()).or_default();
@@ -146,9 +173,10 @@ impl Tracker {
         }
     }
 
-    fn replace_slices(&mut self, list: Vec<EndpointSlice>) {
+    fn replace_slices(&mut self, list: Vec<Arc<EndpointSlice>>) {
         let kept: BTreeSet<&SliceName> = list.iter().map(|s| &s.name).collect();
-        let gone: Vec<SliceName> = self.owners.keys().filter(|n| !kept.contains(n)).cloned().collect();
+        let gone: Vec<SliceName> =
+            self.owners.iter().map(|slice| &slice.0.name).filter(|n| !kept.contains(n)).cloned().collect();
         for name in gone {
             self.remove_slice(&name);
         }
@@ -158,20 +186,20 @@ impl Tracker {
         self.listed_slices = Listed::Complete;
     }
 
-    fn put_slice(&mut self, slice: EndpointSlice) {
+    fn put_slice(&mut self, slice: Arc<EndpointSlice>) {
         self.changes.slice_events += 1;
         let owner = slice.service.clone();
-        if self.owners.get(&slice.name).is_some_and(|old| *old != owner) {
+        if self.owners.get(&slice.name).is_some_and(|old| old.0.service != owner) {
             self.detach_slice(&slice.name);
         }
-        self.owners.insert(slice.name.clone(), owner.clone());
         let tracked = self.services.entry(owner.clone()).or_default();
-        if tracked.slices.named(&slice.name.name) == Some(&slice) {
+        if tracked.slices.named(&slice.name.name) == Some(&*slice) {
             return;
         }
         if let Some(at) = slice.trigger {
             self.changes.add_trigger(&owner, slice.family, at);
         }
+        self.owners.replace(ByName(slice.clone()));
         tracked.slices.put(slice);
         self.changes.pending.slices += 1;
         self.rederive(&owner);
@@ -184,7 +212,8 @@ impl Tracker {
 
     /// Also forgets trigger times: they would measure the wrong thing once a slice of the Service is gone.
     fn detach_slice(&mut self, name: &SliceName) {
-        let Some(owner) = self.owners.remove(name) else { return };
+        let Some(ByName(slice)) = self.owners.take(name) else { return };
+        let owner = slice.service.clone();
         if let Some(tracked) = self.services.get_mut(&owner) {
             tracked.slices.remove(&name.name);
             self.changes.pending.slices += 1;

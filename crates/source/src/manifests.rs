@@ -1,6 +1,7 @@
 //! Objects from YAML and JSON files: the source of a standalone node, without an API server.
 //!
-//! In: a file or a directory (with its direct subdirectories). Out: complete lists after every change.
+//! In: a file or a directory (with its direct subdirectories). Out: complete lists first, then what
+//! differs, everything that was found at once in one event.
 //!
 //! Invariants
 //! - Nothing is sent before the path could be read once, nor while all that was found is broken files; after that, a
@@ -8,9 +9,10 @@
 //! - A file that was good and became broken keeps its last good content. A file that is gone takes its objects along.
 //! - Equal files give equal lists, cluster IPs that were assigned here included, whatever the order of changes.
 //!
-//! Why lists and not single changes? Files come without history; the tracker compares lists anyway.
+//! Why one event for several changes? A rename is a deletion and an addition; nobody should see the one without the other.
 
 mod allocate;
+mod assembly;
 mod content;
 mod document;
 mod files;

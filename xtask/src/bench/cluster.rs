@@ -38,8 +38,9 @@ pub(super) fn tracker(services: u32) -> Tracker {
 pub(super) fn without_slices(services: u32) -> (Tracker, Event) {
     let mut tracker = Tracker::new();
     tracker.apply(Event::Node(Node { name: NODE.into(), ..Node::default() }));
-    tracker.apply(Event::Services((0..services).map(service).collect()));
-    (tracker, Event::Slices((0..services).map(|index| slice(index, POD_IPS)).collect()))
+    tracker.apply(Event::Services((0..services).map(service).map(Arc::new).collect()));
+    let slices = (0..services).map(|index| slice(index, POD_IPS)).map(Arc::new);
+    (tracker, Event::Slices(slices.collect()))
 }
 
 /// Everything that changed, for the planner.
@@ -76,12 +77,12 @@ pub(super) fn replace_endpoint(tracker: &mut Tracker, index: u32) {
     if let Some(first) = slice.endpoints.first_mut() {
         first.address = number(NEW_POD_IPS, index);
     }
-    tracker.apply(Event::Slice(slice));
+    tracker.apply(Event::Slice(slice.into()));
 }
 
 /// And put back.
 pub(super) fn restore_endpoint(tracker: &mut Tracker, index: u32) {
-    tracker.apply(Event::Slice(slice(index, POD_IPS)));
+    tracker.apply(Event::Slice(slice(index, POD_IPS).into()));
 }
 
 /// This Service, or the next one if its endpoints are on the own node.

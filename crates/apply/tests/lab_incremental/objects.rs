@@ -213,9 +213,9 @@ fn wishes() -> impl Strategy<Value = Wishes> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => service().prop_map(|service| Step::Tell(Event::Service(service))),
+        8 => service().prop_map(|service| Step::Tell(Event::Service(service.into()))),
         2 => select(SERVICES.to_vec()).prop_map(|name| Step::Tell(Event::ServiceGone(ServiceName::new("ns", name)))),
-        12 => slice().prop_map(|slice| Step::Tell(Event::Slice(slice))),
+        12 => slice().prop_map(|slice| Step::Tell(Event::Slice(slice.into()))),
         2 => slice_name().prop_map(|(name, ..)| Step::Tell(Event::SliceGone(name))),
         1 => wishes().prop_map(Step::Settle),
         1 => Just(Step::Restart),

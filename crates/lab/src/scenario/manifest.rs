@@ -13,7 +13,7 @@ pub fn to_manifests(objects: &Objects, families: &[Family]) -> String {
     let mut items: Vec<Value> = vec![node(objects, families)];
     items.extend((!objects.service_cidrs.is_empty()).then(|| service_cidr(objects)));
     items.extend(objects.model_services(families).iter().map(|s| service(s, families)));
-    items.extend(objects.model_slices(families).iter().map(slice));
+    items.extend(objects.model_slices(families).iter().map(|s| slice(s)));
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
     format!("{list:#}\n")
 }

@@ -1,6 +1,7 @@
 //! The objects of a scenario, by symbol, and as model values.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use switchyard_model::{
@@ -104,12 +105,12 @@ impl Objects {
     }
 
     /// The Services as model values, with addresses of the given families.
-    pub fn model_services(&self, families: &[Family]) -> Vec<Service> {
-        self.services.values().map(|spec| model_service(spec, families)).collect()
+    pub fn model_services(&self, families: &[Family]) -> Vec<Arc<Service>> {
+        self.services.values().map(|spec| model_service(spec, families).into()).collect()
     }
 
     /// The EndpointSlices as model values: one per Service, port, slice number and family.
-    pub fn model_slices(&self, families: &[Family]) -> Vec<EndpointSlice> {
+    pub fn model_slices(&self, families: &[Family]) -> Vec<Arc<EndpointSlice>> {
         let mut slices: BTreeMap<SliceName, EndpointSlice> = BTreeMap::new();
         for (service, endpoints) in &self.endpoints {
             for endpoint in endpoints {
@@ -118,7 +119,7 @@ impl Objects {
                 }
             }
         }
-        slices.into_values().collect()
+        slices.into_values().map(Arc::new).collect()
     }
 }
 

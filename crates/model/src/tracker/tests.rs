@@ -60,20 +60,20 @@ fn show(snapshot: &Snapshot) -> String {
 #[test]
 fn nothing_is_taken_before_both_lists_are_complete() {
     let mut tracker = Tracker::new();
-    tracker.apply(Event::Services(vec![service("web", "10.96.0.1")]));
+    tracker.apply(Event::Services(vec![service("web", "10.96.0.1").into()]));
     assert!(tracker.take().is_none() && !tracker.has_changes());
-    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.1"])));
+    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.1"]).into()));
     assert!(tracker.take().is_none(), "a single slice is not a list");
-    tracker.apply(Event::Slices(vec![slice("s1", "web", &["10.1.1.1"])]));
+    tracker.apply(Event::Slices(vec![slice("s1", "web", &["10.1.1.1"]).into()]));
     assert_eq!(tracker.take().unwrap().ports.len(), 1);
 }
 
 #[test]
 fn slices_are_merged_and_ordered_by_text() {
     let mut tracker = listed();
-    tracker.apply(Event::Service(service("web", "10.96.0.1")));
-    tracker.apply(Event::Slice(slice("s2", "web", &["10.1.1.10", "10.1.1.2"])));
-    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.9", "10.1.1.10"])));
+    tracker.apply(Event::Service(service("web", "10.96.0.1").into()));
+    tracker.apply(Event::Slice(slice("s2", "web", &["10.1.1.10", "10.1.1.2"]).into()));
+    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.9", "10.1.1.10"]).into()));
     assert_eq!(
         show(&tracker.snapshot()),
         "IPv4 ns/web:http 10.96.0.1 [10.1.1.10:8080 10.1.1.2:8080 10.1.1.9:8080]\n"
@@ -83,29 +83,29 @@ fn slices_are_merged_and_ordered_by_text() {
 #[test]
 fn a_terminating_duplicate_never_replaces_and_another_always_does() {
     let mut tracker = listed();
-    tracker.apply(Event::Service(service("web", "10.96.0.1")));
+    tracker.apply(Event::Service(service("web", "10.96.0.1").into()));
     let mut dying = slice("s2", "web", &["10.1.1.1"]);
     dying.endpoints[0].conditions = Conditions { ready: false, serving: true, terminating: true };
-    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.1"])));
-    tracker.apply(Event::Slice(dying.clone()));
+    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.1"]).into()));
+    tracker.apply(Event::Slice(dying.clone().into()));
     let conditions = |t: &Tracker| t.snapshot().ports.values().next().unwrap().endpoints[0].conditions;
     assert_eq!(conditions(&tracker), Conditions::default());
 
     let mut tracker = listed();
-    tracker.apply(Event::Service(service("web", "10.96.0.1")));
+    tracker.apply(Event::Service(service("web", "10.96.0.1").into()));
     dying.name = SliceName::new("ns", "s0");
-    tracker.apply(Event::Slice(dying));
-    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.1"])));
+    tracker.apply(Event::Slice(dying.into()));
+    tracker.apply(Event::Slice(slice("s1", "web", &["10.1.1.1"]).into()));
     assert_eq!(conditions(&tracker), Conditions::default());
 }
 
 #[test]
 fn a_slice_that_changes_its_service_leaves_the_old_one() {
     let mut tracker = listed();
-    tracker.apply(Event::Service(service("a", "10.96.0.1")));
-    tracker.apply(Event::Service(service("b", "10.96.0.2")));
-    tracker.apply(Event::Slice(slice("s1", "a", &["10.1.1.1"])));
-    tracker.apply(Event::Slice(slice("s1", "b", &["10.1.1.1"])));
+    tracker.apply(Event::Service(service("a", "10.96.0.1").into()));
+    tracker.apply(Event::Service(service("b", "10.96.0.2").into()));
+    tracker.apply(Event::Slice(slice("s1", "a", &["10.1.1.1"]).into()));
+    tracker.apply(Event::Slice(slice("s1", "b", &["10.1.1.1"]).into()));
     assert_eq!(
         show(&tracker.snapshot()),
         "IPv4 ns/a:http 10.96.0.1 []\nIPv4 ns/b:http 10.96.0.2 [10.1.1.1:8080]\n"
@@ -115,10 +115,11 @@ fn a_slice_that_changes_its_service_leaves_the_old_one() {
 #[test]
 fn a_relist_reports_only_what_differs() {
     let mut tracker = listed();
-    let all = vec![service("a", "10.96.0.1"), service("b", "10.96.0.2"), service("c", "10.96.0.3")];
+    let all: Vec<Arc<Service>> =
+        [("a", 1), ("b", 2), ("c", 3)].map(|(name, n)| service(name, &format!("10.96.0.{n}")).into()).into();
     tracker.apply(Event::Services(all.clone()));
     tracker.take();
-    tracker.apply(Event::Services(vec![all[0].clone(), service("b", "10.96.0.9")]));
+    tracker.apply(Event::Services(vec![all[0].clone(), service("b", "10.96.0.9").into()]));
     let changes = tracker.take().unwrap();
     let shown: Vec<String> =
         changes.ports.iter().map(|(k, p)| format!("{} {}", k.name, p.is_some())).collect();
@@ -128,14 +129,14 @@ fn a_relist_reports_only_what_differs() {
 #[test]
 fn skipped_services_are_like_deleted_ones() {
     let mut tracker = listed();
-    tracker.apply(Event::Service(service("a", "10.96.0.1")));
+    tracker.apply(Event::Service(service("a", "10.96.0.1").into()));
     let mut headless = service("a", "10.96.0.1");
     headless.cluster_ips.clear();
-    tracker.apply(Event::Service(headless));
+    tracker.apply(Event::Service(headless.into()));
     assert_eq!(show(&tracker.snapshot()), "");
     let mut alias = service("a", "10.96.0.1");
     alias.kind = ServiceType::ExternalName;
-    tracker.apply(Event::Service(alias));
+    tracker.apply(Event::Service(alias.into()));
     assert_eq!(show(&tracker.snapshot()), "");
 }
 
@@ -145,15 +146,15 @@ fn external_policy_needs_external_traffic_and_health_port_needs_both() {
     let mut web = service("a", "10.96.0.1");
     web.external_policy = TrafficPolicy::Local;
     web.health_check_node_port = Some(32000);
-    tracker.apply(Event::Service(web.clone()));
+    tracker.apply(Event::Service(web.clone().into()));
     let port = |t: &Tracker| t.snapshot().ports.values().next().unwrap().clone();
     assert_eq!(port(&tracker).external_policy, TrafficPolicy::Cluster);
     web.external_ips = vec!["2001:db8::1".parse().unwrap()];
-    tracker.apply(Event::Service(web.clone()));
+    tracker.apply(Event::Service(web.clone().into()));
     assert_eq!(port(&tracker).external_policy, TrafficPolicy::Local);
     assert_eq!(port(&tracker).health_check_node_port, None);
     web.kind = ServiceType::LoadBalancer;
-    tracker.apply(Event::Service(web));
+    tracker.apply(Event::Service(web.into()));
     assert_eq!(port(&tracker).health_check_node_port, Some(32000));
 }
 
@@ -163,7 +164,7 @@ fn source_ranges_of_everything_or_of_the_other_family_allow_all() {
         let mut tracker = listed();
         let mut web = service("a", "10.96.0.1");
         web.source_ranges = list.iter().map(|r| r.parse().unwrap()).collect();
-        tracker.apply(Event::Service(web));
+        tracker.apply(Event::Service(web.into()));
         tracker.snapshot().ports.values().next().unwrap().source_ranges.len()
     };
     assert_eq!(ranges(&["10.0.0.0/8", "2001:db8::/64"]), 1);
@@ -175,14 +176,14 @@ fn source_ranges_of_everything_or_of_the_other_family_allow_all() {
 #[test]
 fn trigger_times_are_kept_per_service_and_dropped_when_a_slice_goes() {
     let mut tracker = listed();
-    tracker.apply(Event::Service(service("a", "10.96.0.1")));
+    tracker.apply(Event::Service(service("a", "10.96.0.1").into()));
     let mut first = slice("s1", "a", &["10.1.1.1"]);
     first.trigger = Some(UNIX_EPOCH + Duration::from_secs(5));
-    tracker.apply(Event::Slice(first.clone()));
-    tracker.apply(Event::Slice(first.clone()));
+    tracker.apply(Event::Slice(first.clone().into()));
+    tracker.apply(Event::Slice(first.clone().into()));
     assert_eq!(tracker.take().unwrap().triggers.values().flatten().count(), 1);
     first.trigger = Some(UNIX_EPOCH + Duration::from_secs(6));
-    tracker.apply(Event::Slice(first.clone()));
+    tracker.apply(Event::Slice(first.clone().into()));
     tracker.apply(Event::SliceGone(first.name));
     assert!(tracker.take().unwrap().triggers.is_empty());
 }
@@ -190,13 +191,13 @@ fn trigger_times_are_kept_per_service_and_dropped_when_a_slice_goes() {
 /// Random events over few names, so that they collide often.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = (0..6u8, 0..4u8, 0..3u8, 0..5u8).prop_map(|(kind, which, owner, n)| match kind {
-        0 | 1 => Event::Service(service(&format!("svc{owner}"), &format!("10.96.0.{n}"))),
+        0 | 1 => Event::Service(service(&format!("svc{owner}"), &format!("10.96.0.{n}")).into()),
         2 => Event::ServiceGone(ServiceName::new("ns", &format!("svc{owner}"))),
         3 => Event::SliceGone(SliceName::new("ns", &format!("s{which}"))),
         _ => {
             let addresses: Vec<String> = (0..n).map(|i| format!("10.1.{which}.{i}")).collect();
             let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-            Event::Slice(slice(&format!("s{which}"), &format!("svc{owner}"), &addresses))
+            Event::Slice(slice(&format!("s{which}"), &format!("svc{owner}"), &addresses).into())
         }
     });
     prop::collection::vec(event, 0..40)

@@ -26,7 +26,7 @@ pub(super) trait Kind {
     /// The name of whatever value the object would become.
     fn name(meta: &Lax<Meta>) -> Option<Self::Name>;
     /// All values.
-    fn all(values: Vec<Self::Value>) -> Event;
+    fn all(values: Vec<Arc<Self::Value>>) -> Event;
     /// One value.
     fn one(value: Self::Value) -> Event;
     /// One value less.
@@ -49,12 +49,12 @@ impl Kind for Services {
         convert::service_name(meta)
     }
 
-    fn all(values: Vec<Service>) -> Event {
+    fn all(values: Vec<Arc<Service>>) -> Event {
         Event::Services(values)
     }
 
     fn one(value: Service) -> Event {
-        Event::Service(value)
+        Event::Service(value.into())
     }
 
     fn gone(name: ServiceName) -> Event {
@@ -78,12 +78,12 @@ impl Kind for Slices {
         convert::slice_name(meta)
     }
 
-    fn all(values: Vec<EndpointSlice>) -> Event {
+    fn all(values: Vec<Arc<EndpointSlice>>) -> Event {
         Event::Slices(values)
     }
 
     fn one(value: EndpointSlice) -> Event {
-        Event::Slice(value)
+        Event::Slice(value.into())
     }
 
     fn gone(name: SliceName) -> Event {
@@ -182,7 +182,7 @@ impl<K: Kind> Collector for Desk<K> {
     fn finish(&mut self) {
         self.outlet.finish();
         let list = std::mem::take(&mut self.list);
-        (self.outlet.sink)(K::all(list.into_values().collect()));
+        (self.outlet.sink)(K::all(list.into_values().map(Arc::new).collect()));
     }
 
     fn apply(&mut self, wire: &K::Wire) {
@@ -218,7 +218,7 @@ impl EndpointsDesk {
         let now: BTreeSet<_> = slices.iter().map(|slice| slice.name.clone()).collect();
         let before = self.sent.remove(&name).unwrap_or_default();
         for slice in slices {
-            (self.outlet.sink)(Event::Slice(slice));
+            (self.outlet.sink)(Event::Slice(slice.into()));
         }
         for gone in before.difference(&now) {
             (self.outlet.sink)(Event::SliceGone(gone.clone()));
@@ -249,7 +249,7 @@ impl Collector for EndpointsDesk {
         let list = std::mem::take(&mut self.list);
         let names = |slices: &Vec<EndpointSlice>| slices.iter().map(|slice| slice.name.clone()).collect();
         self.sent = list.iter().map(|(name, slices)| (name.clone(), names(slices))).collect();
-        (self.outlet.sink)(Event::Slices(list.into_values().flatten().collect()));
+        (self.outlet.sink)(Event::Slices(list.into_values().flatten().map(Arc::new).collect()));
     }
 
     fn apply(&mut self, wire: &wire::Endpoints) {

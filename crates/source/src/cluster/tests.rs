@@ -33,6 +33,7 @@ fn show(event: &Event) -> String {
         Event::Node(node) => format!("node {} {:?}", node.name, node.addresses),
         Event::NodeGone => "node gone".to_owned(),
         Event::ServiceCidrs(list) => format!("cidrs {list:?}"),
+        Event::Together(list) => list.iter().map(show).collect::<Vec<_>>().join(" + "),
         Event::Complaints(object, list) => format!("complaints {object}: {}", list.len()),
     }
 }

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use switchyard_model::{Family, Service, ServiceName};
@@ -17,6 +18,12 @@ use crate::convert::FamilyWish;
 
 /// Addresses that are tried before a range counts as full.
 const MAX_PROBES: u128 = 1 << 17;
+
+/// A Service, and which addresses it still needs.
+pub(super) struct Applicant<'a> {
+    pub(super) service: Arc<Service>,
+    pub(super) wish: Option<&'a FamilyWish>,
+}
 
 /// Gives addresses out of ranges.
 #[derive(Debug)]
@@ -31,21 +38,26 @@ impl Allocator {
         Self { ranges, given: BTreeMap::new() }
     }
 
-    /// Completes the Services with a wish; returns for whom there was no address, and why.
-    pub(super) fn assign(
-        &mut self,
-        services: &mut BTreeMap<ServiceName, (Service, Option<FamilyWish>)>,
-    ) -> Vec<(ServiceName, &'static str)> {
-        let named: BTreeSet<IpAddr> = services.values().flat_map(|(s, _)| s.cluster_ips.clone()).collect();
+    /// Completes the Services with a wish, which must be in the order of their names; returns for whom there was no
+    /// address, and why.
+    pub(super) fn assign(&mut self, services: &mut [Applicant<'_>]) -> Vec<(ServiceName, &'static str)> {
+        if self.given.is_empty() && services.iter().all(|s| s.wish.is_none()) {
+            return Vec::new();
+        }
+        let named = services.iter().flat_map(|s| s.service.cluster_ips.iter().copied());
+        let named: BTreeSet<IpAddr> = named.collect();
         self.given.retain(|(name, family), address| {
-            let wish = services.get(name).and_then(|(_, wish)| wish.as_ref());
+            let known = services.binary_search_by(|s| s.service.name.cmp(name)).ok();
+            let wish = known.and_then(|at| services.get(at)).and_then(|s| s.wish);
             let is_wanted = wish.is_some_and(|wish| families(wish, &self.ranges).contains(family));
             is_wanted && !named.contains(address)
         });
         let mut taken: BTreeSet<IpAddr> = named.iter().chain(self.given.values()).copied().collect();
         let mut refused = Vec::new();
-        for (name, (service, wish)) in services {
+        for Applicant { service, wish } in services {
             let Some(wish) = wish else { continue };
+            let service = Arc::make_mut(service);
+            let name = &service.name;
             for family in families(wish, &self.ranges) {
                 match self.address(name, family, &taken) {
                     Some(address) => {

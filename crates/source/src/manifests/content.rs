@@ -1,7 +1,8 @@
 //! The objects of one file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -18,12 +19,12 @@ const MAX_LIST_DEPTH: usize = 4;
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// What a file holds.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Content {
     /// The Services that can be used, in order, and which cluster IPs each still needs.
-    pub(super) services: Vec<(Service, Option<FamilyWish>)>,
+    pub(super) services: Vec<(Arc<Service>, Option<Box<FamilyWish>>)>,
     /// The EndpointSlices, those made of Endpoints objects included, in order.
-    pub(super) slices: Vec<EndpointSlice>,
+    pub(super) slices: Vec<Arc<EndpointSlice>>,
     /// Nodes, not only the own one, in order.
     pub(super) nodes: Vec<Node>,
     /// The ranges of all ServiceCIDRs.
@@ -34,6 +35,24 @@ pub(super) struct Content {
     pub(super) file_complaints: Vec<Complaint>,
     /// Every document could be read.
     pub(super) is_whole: bool,
+}
+
+impl Content {
+    /// Uses the values of an earlier content where they are equal, so that whoever has those keeps no second copy.
+    pub(super) fn share_with(&mut self, earlier: &Self) {
+        let known: HashMap<_, _> = earlier.services.iter().map(|(known, _)| (&known.name, known)).collect();
+        for (service, _) in &mut self.services {
+            if let Some(known) = known.get(&service.name).filter(|known| **known == service) {
+                *service = (*known).clone();
+            }
+        }
+        let known: HashMap<_, _> = earlier.slices.iter().map(|known| (&known.name, known)).collect();
+        for slice in &mut self.slices {
+            if let Some(known) = known.get(&slice.name).filter(|known| **known == slice) {
+                *slice = (*known).clone();
+            }
+        }
+    }
 }
 
 /// The name under which complaints about a file go.
@@ -122,7 +141,7 @@ impl Reader<'_> {
         let wish = convert::cluster_ip_wish(&wire);
         let converted = convert::service(&wire, self.interner);
         let service = self.heard(name_of(&wire), converted);
-        self.content.services.extend(service.map(|service| (service, wish)));
+        self.content.services.extend(service.map(|service| (service.into(), wish.map(Box::new))));
     }
 
     fn slice(&mut self, value: Value) {
@@ -140,7 +159,7 @@ impl Reader<'_> {
         }
         let converted = convert::slice(&wire, self.interner);
         let slice = self.heard(name_of(&wire), converted);
-        self.content.slices.extend(slice);
+        self.content.slices.extend(slice.map(Arc::new));
     }
 
     fn endpoints(&mut self, value: Value) {
@@ -148,7 +167,7 @@ impl Reader<'_> {
         default_namespace(&mut wire.metadata);
         let converted = convert::endpoints(&wire, self.interner);
         let slices = self.heard(name_of(&wire), converted);
-        self.content.slices.extend(slices.into_iter().flatten());
+        self.content.slices.extend(slices.into_iter().flatten().map(Arc::new));
     }
 
     fn node(&mut self, value: Value) {

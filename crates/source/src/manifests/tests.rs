@@ -3,11 +3,12 @@
 mod assigned;
 mod watched;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use switchyard_model::Event;
+use switchyard_model::{EndpointSlice, Event, Service, ServiceName};
 use tempfile::TempDir;
 
 use super::library::Library;
@@ -33,18 +34,29 @@ pub(super) fn config(path: &Path) -> Config {
     }
 }
 
-/// An event as one line.
-pub(super) fn show(event: &Event) -> String {
-    match event {
+fn show_service(service: &Service) -> String {
+    format!("{}{:?}", service.name, service.cluster_ips)
+}
+
+fn show_slice(slice: &EndpointSlice) -> String {
+    format!("{}x{}p{}", slice.name, slice.endpoints.len(), slice.ports.len())
+}
+
+/// An event as lines; what happens together is in square brackets.
+pub(super) fn show(event: &Event) -> Vec<String> {
+    let line = match event {
         Event::Services(list) => {
-            let list: Vec<_> = list.iter().map(|s| format!("{}{:?}", s.name, s.cluster_ips)).collect();
+            let list: Vec<_> = list.iter().map(|s| show_service(s)).collect();
             format!("services {}", list.join(" "))
         }
+        Event::Service(service) => format!("service {}", show_service(service)),
+        Event::ServiceGone(name) => format!("service gone {name}"),
         Event::Slices(list) => {
-            let list: Vec<_> =
-                list.iter().map(|s| format!("{}x{}p{}", s.name, s.endpoints.len(), s.ports.len())).collect();
+            let list: Vec<_> = list.iter().map(|s| show_slice(s)).collect();
             format!("slices {}", list.join(" "))
         }
+        Event::Slice(slice) => format!("slice {}", show_slice(slice)),
+        Event::SliceGone(name) => format!("slice gone {name}"),
         Event::Node(node) => format!("node {} {:?}", node.name, node.addresses),
         Event::ServiceCidrs(list) => format!("cidrs {list:?}"),
         Event::Complaints(object, list) => {
@@ -52,8 +64,10 @@ pub(super) fn show(event: &Event) -> String {
             let list: Vec<_> = list.iter().map(|c| c.problem.as_str()).collect();
             format!("complaints {} {name}: {}", object.kind, list.join(" | "))
         }
-        other => format!("unexpected {other:?}"),
-    }
+        Event::Together(list) => return list.iter().flat_map(show).collect(),
+        Event::NodeGone => "unexpected".to_owned(),
+    };
+    vec![line]
 }
 
 /// A library on a directory, and everything it said since the last look.
@@ -61,6 +75,8 @@ pub(super) struct Bench {
     pub(super) directory: TempDir,
     library: Library,
     events: Arc<Mutex<Vec<Event>>>,
+    /// The Services that somebody knows who has heard everything.
+    pub(super) services: BTreeMap<ServiceName, String>,
 }
 
 impl Bench {
@@ -71,16 +87,34 @@ impl Bench {
         let sink: Sink = Arc::new(move |event| collected.lock().expect("a list").push(event));
         let mut config = config(directory.path());
         change(&mut config);
-        Self { library: Library::new(config, sink), directory, events }
+        Self { library: Library::new(config, sink), directory, events, services: BTreeMap::new() }
     }
 
     pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         fs::write(self.directory.path().join(name), text).expect("written");
     }
 
+    fn learn(&mut self, event: &Event) {
+        match event {
+            Event::Services(list) => {
+                self.services = list.iter().map(|s| (s.name.clone(), show_service(s))).collect();
+            }
+            Event::Service(service) => {
+                self.services.insert(service.name.clone(), show_service(service));
+            }
+            Event::ServiceGone(name) => {
+                self.services.remove(name);
+            }
+            Event::Together(list) => list.iter().for_each(|event| self.learn(event)),
+            _ => {}
+        }
+    }
+
     pub(super) fn refresh(&mut self) -> Vec<String> {
         self.library.refresh();
-        self.events.lock().expect("a list").drain(..).map(|event| show(&event)).collect()
+        let events = std::mem::take(&mut *self.events.lock().expect("a list"));
+        events.iter().for_each(|event| self.learn(event));
+        events.iter().flat_map(show).collect()
     }
 }
 
@@ -115,11 +149,11 @@ fn all_kinds_and_lists_are_read() {
     assert_eq!(bench.refresh(), want);
     assert!(bench.refresh().is_empty(), "nothing changed");
     let once = read_once(config(bench.directory.path())).expect("readable");
-    assert_eq!(once.iter().map(show).collect::<Vec<_>>(), want);
+    assert_eq!(once.iter().flat_map(show).collect::<Vec<_>>(), want);
 }
 
 #[test]
-fn only_lists_that_may_differ_are_sent_again() {
+fn only_what_differs_is_sent_again() {
     let slice = |ip: &str| {
         format!(
             "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
@@ -134,10 +168,22 @@ fn only_lists_that_may_differ_are_sent_again() {
     bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.1") + "# a remark\n");
     assert!(bench.refresh().is_empty());
     bench.write("a.yaml", service("a", "10.96.0.1") + "---\n" + &slice("10.1.0.2"));
-    assert_eq!(bench.refresh(), ["slices default/a-1x1p1"]);
+    assert_eq!(bench.refresh(), ["slice default/a-1x1p1"]);
     fs::remove_file(bench.directory.path().join("b.yaml")).expect("removed");
-    assert_eq!(bench.refresh(), ["services default/a[10.96.0.1]"]);
+    assert_eq!(bench.refresh(), ["service gone default/b"]);
     assert!(bench.refresh().is_empty());
+    // A rename, a change and a deletion come as one event.
+    bench.write("a.yaml", service("c", "10.96.0.1"));
+    bench.write("b.yaml", service("b", "10.96.0.3"));
+    bench.library.refresh();
+    assert_eq!(bench.events.lock().expect("a list").len(), 1);
+    let want = [
+        "service gone default/a",
+        "service default/b[10.96.0.3]",
+        "service default/c[10.96.0.1]",
+        "slice gone default/a-1",
+    ];
+    assert_eq!(bench.refresh(), want);
 }
 
 #[test]
@@ -185,12 +231,9 @@ fn a_broken_file_keeps_its_last_good_content() {
         assert!(events[0].contains("the last good content of this file stays in use"), "{events:?}");
     }
     bench.write("a.yaml", service("a", "10.96.0.9"));
-    assert_eq!(
-        bench.refresh(),
-        ["complaints file a.yaml: ", "services default/a[10.96.0.9] default/b[10.96.0.2]"]
-    );
+    assert_eq!(bench.refresh(), ["complaints file a.yaml: ", "service default/a[10.96.0.9]"]);
     fs::remove_file(bench.directory.path().join("a.yaml")).expect("removed");
-    assert_eq!(bench.refresh(), ["services default/b[10.96.0.2]"]);
+    assert_eq!(bench.refresh(), ["service gone default/a"]);
 }
 
 #[test]
@@ -234,6 +277,36 @@ fn the_same_object_in_two_files_is_used_once() {
         "{events:?}"
     );
     assert_eq!(events[3], "services default/a[10.96.0.2]");
+    // The other one is used when the first is gone.
+    fs::remove_file(bench.directory.path().join("b.yaml")).expect("removed");
+    assert_eq!(bench.refresh(), ["complaints Service a: ", "service default/a[10.96.0.1]"]);
+}
+
+#[test]
+fn nothing_is_kept_twice() {
+    let slice = |ip: &str| {
+        format!(
+            "---\nkind: EndpointSlice\naddressType: IPv4\nports: [{{port: 80}}]\n\
+             metadata: {{name: a-1, labels: {{kubernetes.io/service-name: a}}}}\nendpoints: [{{addresses: [{ip}]}}]\n"
+        )
+    };
+    let mut bench = Bench::new(|_| ());
+    let text = service("a", "10.96.0.1") + "---\n" + &service("b", "10.96.0.2");
+    bench.write("a.yaml", text.clone() + &slice("10.1.0.1"));
+    let kept = Arc::new(Mutex::new(Vec::<Arc<Service>>::new()));
+    let hand = kept.clone();
+    bench.library.refresh();
+    for event in std::mem::take(&mut *bench.events.lock().expect("a list")) {
+        if let Event::Services(list) = event {
+            hand.lock().expect("a list").extend(list);
+        }
+    }
+    // One file changes, but not its Services: what was sent is still what the library holds.
+    bench.write("a.yaml", text + &slice("10.1.0.2"));
+    assert_eq!(bench.refresh(), ["slice default/a-1x1p1"]);
+    for service in kept.lock().expect("a list").iter() {
+        assert_eq!(Arc::strong_count(service), 3, "here, in the file's content, in what was sent");
+    }
 }
 
 #[test]
@@ -252,6 +325,6 @@ fn a_path_that_is_missing_or_vanishes_never_means_that_all_is_gone() {
     let events = bench.refresh();
     assert!(events.len() == 1 && events[0].contains("what it held before stays in use"), "{events:?}");
     fs::create_dir(&path).expect("made");
-    assert_eq!(bench.refresh(), ["complaints file later: ", "services "]);
+    assert_eq!(bench.refresh(), ["complaints file later: ", "service gone default/a"]);
     assert!(read_once(config(&path.join("nowhere"))).is_err());
 }

@@ -6,10 +6,14 @@ fn unassigned(name: &str, more: &str) -> String {
     format!("kind: Service\nmetadata: {{name: {name}}}\nspec: {{{more}}}\n---\n")
 }
 
-/// The Services of the last list.
-fn services(events: &[String]) -> Vec<String> {
-    let list = events.iter().rev().find_map(|event| event.strip_prefix("services ")).expect("a list");
-    list.replace(", ", ",").split_whitespace().map(str::to_owned).collect()
+/// The Services that somebody knows who has heard everything.
+fn services(bench: &mut Bench) -> Vec<String> {
+    bench.refresh();
+    known(bench)
+}
+
+fn known(bench: &Bench) -> Vec<String> {
+    bench.services.values().map(|service| service.replace(", ", ",")).collect()
 }
 
 #[test]
@@ -17,22 +21,22 @@ fn addresses_are_stable_sticky_and_within_the_ranges() {
     let text = unassigned("a", "") + &unassigned("b", "ports: [{port: 80}]");
     let mut bench = Bench::new(|_| ());
     bench.write("a.yaml", &text);
-    let first = services(&bench.refresh());
+    let first = services(&mut bench);
     assert!(first.iter().all(|s| s.contains("[10.96.0.")), "{first:?}");
     let mut other = Bench::new(|_| ());
     other.write("z.yaml", &text);
-    assert_eq!(services(&other.refresh()), first);
+    assert_eq!(services(&mut other), first);
 
     // Somebody names the address that `a` got: `a` must move, `b` stays.
     let address = first[0].trim_start_matches("default/a[").trim_end_matches(']').to_owned();
     bench.write("b.yaml", service("explicit", &address));
-    let moved = services(&bench.refresh());
+    let moved = services(&mut bench);
     assert_ne!(moved[0], first[0]);
     assert_eq!(moved[1], first[1]);
     assert_eq!(moved[2], format!("default/explicit[{address}]"));
     // And what `a` has now it keeps, also when its first address is free again.
     std::fs::remove_file(bench.directory.path().join("b.yaml")).expect("removed");
-    assert_eq!(services(&bench.refresh()), moved[..2]);
+    assert_eq!(services(&mut bench), moved[..2]);
 }
 
 #[test]
@@ -40,7 +44,7 @@ fn families_follow_the_policy() {
     let shape = |more: &str| {
         let mut bench = Bench::new(|_| ());
         bench.write("a.yaml", unassigned("a", more));
-        let list = services(&bench.refresh());
+        let list = services(&mut bench);
         let (_, addresses) = list[0].split_once('[').expect("addresses");
         let families = addresses.trim_end_matches(']').split(',').filter(|a| !a.is_empty());
         families.map(|a| if a.starts_with("fd00::") { '6' } else { '4' }).collect::<String>()
@@ -60,7 +64,7 @@ fn a_full_range_is_a_complaint_about_those_without_address() {
     bench.write("a.yaml", (0..7).map(|n| unassigned(&format!("s{n}"), "")).collect::<String>());
     let events = bench.refresh();
     let mut addresses: Vec<_> =
-        services(&events).iter().map(|s| s.split_once('[').expect("some").1.to_owned()).collect();
+        known(&bench).iter().map(|s| s.split_once('[').expect("some").1.to_owned()).collect();
     addresses.sort();
     assert_eq!(
         addresses,

@@ -29,7 +29,9 @@ impl Running {
         let (send, events) = mpsc::unbounded_channel();
         let config = config(path);
         let task = tokio::spawn(async move {
-            let sink = Arc::new(move |event| send.send(show(&event)).unwrap_or_default());
+            let sink = Arc::new(move |event| {
+                show(&event).into_iter().for_each(|line| send.send(line).unwrap_or_default())
+            });
             let ended = run(config, sink).await;
             panic!("the source ended: {:?}", ended.err());
         });
@@ -59,17 +61,17 @@ async fn changes_renames_and_deletions_are_noticed() {
     running.until("services default/a[10.96.0.1]").await;
     running.until("slices").await;
     fs::write(at("a.yaml"), service("a", "10.96.0.2")).expect("written");
-    running.until("services default/a[10.96.0.2]").await;
+    running.until("service default/a[10.96.0.2]").await;
     fs::write(at(".a.tmp"), service("a", "10.96.0.3")).expect("written");
     fs::rename(at(".a.tmp"), at("a.yaml")).expect("renamed");
-    running.until("services default/a[10.96.0.3]").await;
+    running.until("service default/a[10.96.0.3]").await;
     fs::create_dir(at("sub")).expect("made");
     fs::write(at("sub/b.yaml"), service("b", "10.96.0.4")).expect("written");
-    running.until("default/b[10.96.0.4]").await;
+    running.until("service default/b[10.96.0.4]").await;
     fs::write(at("sub/b.yaml"), service("b", "10.96.0.5")).expect("written");
-    running.until("default/b[10.96.0.5]").await;
+    running.until("service default/b[10.96.0.5]").await;
     fs::remove_file(at("a.yaml")).expect("removed");
-    running.until("services default/b[10.96.0.5]").await;
+    running.until("service gone default/a").await;
     // Our own reading must not wake us.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(running.events.try_recv().is_err());
@@ -90,7 +92,7 @@ async fn the_link_swap_of_a_config_map_is_one_change() {
     symlink("..v2", at("..data_tmp")).expect("linked");
     fs::rename(at("..data_tmp"), at("..data")).expect("renamed");
     fs::remove_dir_all(at("..v1")).expect("removed");
-    running.until("services default/a[10.96.0.2]").await;
+    running.until("service default/a[10.96.0.2]").await;
     // The same for a path that names the linked file itself.
     let mut single = Running::on(&at("a.yaml"));
     single.until("services default/a[10.96.0.2]").await;
@@ -98,7 +100,7 @@ async fn the_link_swap_of_a_config_map_is_one_change() {
     fs::write(at("..v3/a.yaml"), service("a", "10.96.0.3")).expect("written");
     symlink("..v3", at("..data_tmp")).expect("linked");
     fs::rename(at("..data_tmp"), at("..data")).expect("renamed");
-    single.until("services default/a[10.96.0.3]").await;
+    single.until("service default/a[10.96.0.3]").await;
 }
 
 #[tokio::test]
@@ -116,5 +118,5 @@ async fn a_directory_may_come_late_and_come_back() {
     running.until("what it held before stays in use").await;
     fs::create_dir(&path).expect("made");
     fs::write(path.join("b.yaml"), service("b", "10.96.0.2")).expect("written");
-    running.until("services default/b[10.96.0.2]").await;
+    running.until("service default/b[10.96.0.2]").await;
 }
