@@ -180,6 +180,7 @@ impl Loop {
             }
         }
         self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics);
+        self.waiting.told.left_out(self.families.iter().map(|sync| (sync.family(), sync.left_out())));
         let is_written = outcome == Outcome::Done && self.waiting.is_started;
         if let Some(act) = self.on_first_success.take_if(|_| is_written) {
             act();

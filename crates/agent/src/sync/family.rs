@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ipnet::IpNet;
 use switchyard_apply::report::{Kind, Progress, Report};
 use switchyard_apply::{Mode, flows};
-use switchyard_model::{Family, ServiceName};
+use switchyard_model::{Family, ServiceName, ServicePortName};
 use switchyard_netlink::conntrack::Conntrack;
 use switchyard_netlink::route::Routes;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
@@ -72,6 +72,11 @@ impl FamilySync {
     /// What should be served.
     pub fn book(&self) -> &Book {
         self.mode.book()
+    }
+
+    /// Service ports with more endpoints than the mode can serve, and how many get no traffic for it.
+    pub fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
+        self.mode.left_out()
     }
 
     /// Replaces facts and wishes.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use switchyard_model::{Complaint, ObjectName};
+use switchyard_model::{Complaint, Family, ObjectName, ServicePortName};
 use switchyard_plan::book::Book;
 use switchyard_serve::metrics::Metrics;
 
@@ -16,6 +16,7 @@ pub(super) struct Told {
     complaints: BTreeMap<ObjectName, Vec<Complaint>>,
     conflicts: BTreeSet<String>,
     refused: BTreeSet<String>,
+    left_out: BTreeSet<String>,
 }
 
 impl Told {
@@ -33,6 +34,22 @@ impl Told {
             );
         }
         self.complaints = now;
+    }
+
+    /// Service ports of each family with more endpoints than the mode can serve, and how many get no traffic.
+    pub(super) fn left_out<'a>(
+        &mut self,
+        families: impl Iterator<Item = (Family, &'a BTreeMap<ServicePortName, usize>)>,
+    ) {
+        let line = |family: Family, (name, count): (&ServicePortName, &usize)| {
+            format!(
+                "{name} ({family}): {count} of its endpoints get no traffic; spread them over several Services"
+            )
+        };
+        let now: BTreeSet<String> =
+            families.flat_map(|(family, all)| all.iter().map(move |entry| line(family, entry))).collect();
+        tell(&self.left_out, &now, "a service port has more endpoints than this mode can serve");
+        self.left_out = now;
     }
 
     /// Conflicts and refused service ports of all books.
