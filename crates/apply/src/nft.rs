@@ -8,6 +8,7 @@
 //! | [`rules`] | rules as kernel expressions |
 //! | [`encode`] | changes as operations of a batch |
 //! | [`observe`] | reads our table |
+//! | [`slots`] | reads large maps of slots |
 //! | [`writer`] | sends transactions |
 //! | [`mode`] | drives it for one family |
 //! | [`probe`] | what the kernel must be able to do |
@@ -19,6 +20,7 @@ mod encode;
 mod observe;
 mod rules;
 mod sets;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -1,6 +1,10 @@
 //! Reads our table and says what it holds in the planner's words.
+//!
+//! The kernel lists a map in pieces and walks it from the start for each: listing all endpoints of 50,000 Services takes
+//! many seconds. So large maps of slots are not listed but asked: every frontend leads to a chain whose name says which
+//! slots it has, and the number of elements tells whether there are others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use switchyard_model::Family;
 use switchyard_netlink::nftables::{Chain as KernelChain, Nft, Rule as KernelRule, TableId};
@@ -11,7 +15,10 @@ use switchyard_plan::nft::names::{Set, TABLE};
 use switchyard_plan::nft::planner::Ruleset;
 use switchyard_plan::nft::sticky::ClientSet;
 
-use super::{rules, sets, wire};
+use super::{rules, sets, slots, wire};
+
+/// Elements of a set that are listed; more are asked for one by one, which is faster from here on.
+const LISTED: usize = 64 << 10;
 
 /// What the kernel holds.
 #[derive(Debug)]
@@ -48,15 +55,13 @@ fn observe_once(
         return Ok(Observed::Nothing);
     }
     let mut have = Ruleset::default();
-    let mut shared_sets = 0;
+    let mut shared = BTreeSet::new();
     for set in nft.sets(&id)? {
-        if let Some(shared) = Set::ALL.into_iter().find(|s| s.as_str() == &*set.name) {
-            if set != sets::declare(shared, family) {
+        if let Some(known) = Set::ALL.into_iter().find(|s| s.as_str() == &*set.name) {
+            if set != sets::declare(known, family) {
                 return Ok(Observed::Foreign);
             }
-            let Some(elements) = elements(nft, &id, shared, family)? else { return Ok(Observed::Foreign) };
-            have.elements.extend(elements);
-            shared_sets += 1;
+            shared.insert(known);
             continue;
         }
         let Some(seconds) = set.timeout.map(|t| t.as_secs()).and_then(|s| u32::try_from(s).ok()) else {
@@ -68,14 +73,37 @@ fn observe_once(
         }
         have.clients.insert(clients.name, seconds);
     }
-    if shared_sets < Set::ALL.len() {
+    if shared.len() < Set::ALL.len() {
         return Ok(Observed::Foreign);
     }
+    let counts = nft.element_counts(&id)?;
+    // In this order: what leads to slots is known before they are.
+    for set in Set::ALL {
+        let count = counts.get(set.as_str()).and_then(|count| usize::try_from(*count).ok());
+        let asked = match count.filter(|count| *count > LISTED) {
+            Some(count) => slots::ask(nft, family, set, &have.elements, count)?,
+            None => None,
+        };
+        match asked.map_or_else(|| elements(nft, &id, set, family), |asked| Ok(Some(asked)))? {
+            Some(elements) => have.elements.extend(elements),
+            None => return Ok(Observed::Foreign),
+        }
+    }
+    read_chains(nft, &id, family, want, have)
+}
+
+fn read_chains(
+    nft: &mut Nft,
+    id: &TableId,
+    family: Family,
+    want: &BTreeMap<String, Chain>,
+    mut have: Ruleset,
+) -> Result<Observed, NetlinkError> {
     let mut by_chain: BTreeMap<String, Vec<KernelRule>> = BTreeMap::new();
-    for rule in nft.rules(&id)? {
+    for rule in nft.rules(id)? {
         by_chain.entry(rule.chain.to_string()).or_default().push(rule.without_handle());
     }
-    for chain in nft.chains(&id)? {
+    for chain in nft.chains(id)? {
         let found = by_chain.remove(&*chain.name).unwrap_or_default();
         let Some(known) = known_chain(&chain, &found, family, want) else { return Ok(Observed::Foreign) };
         have.chains.insert(known.name.clone(), known);
@@ -83,7 +111,7 @@ fn observe_once(
     Ok(Observed::Table(have))
 }
 
-fn elements(
+pub(super) fn elements(
     nft: &mut Nft,
     id: &TableId,
     set: Set,

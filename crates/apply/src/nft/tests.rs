@@ -1,6 +1,7 @@
 //! Every ruleset that the scenarios lead to, in a real kernel: what was written is what is read back, a restart writes
 //! nothing, and stock `nft` can list it all.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -10,6 +11,8 @@ use switchyard_model::{Event, Family, Snapshot, Tracker};
 use switchyard_netlink::netns::Namespace;
 use switchyard_netlink::nftables::Nft;
 use switchyard_plan::book::{Book, PortChanges, of_family};
+use switchyard_plan::nft::element::{Data, Place};
+use switchyard_plan::nft::names::Set;
 use switchyard_plan::nft::{Config, Planner};
 use switchyard_plan::settings::{
     LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
@@ -57,6 +60,21 @@ fn list(arguments: &[&str]) {
     assert!(output.status.success(), "nft {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Maps of slots are the same, listed or asked for one by one.
+fn ask_for_slots(family: Family) {
+    let (mut nft, id) = (Nft::open().unwrap(), super::observe::table(family));
+    let mut listed = |set| super::observe::elements(&mut nft, &id, set, family).unwrap().unwrap();
+    let frontends = listed(Set::Frontends).into_iter().chain(listed(Set::NodePorts)).collect();
+    for set in [Set::Slots, Set::NodePortSlots] {
+        let all: BTreeMap<Place, Data> = listed(set).into_iter().collect();
+        let asked =
+            |count| super::slots::ask(&mut Nft::open().unwrap(), family, set, &frontends, count).unwrap();
+        assert_eq!(asked(all.len()).map(|found| found.into_iter().collect()), Some(all.clone()));
+        // The kernel has more than was found.
+        assert_eq!(asked(all.len() + 1), None);
+    }
+}
+
 /// Plays one scenario; says how many rulesets were compared.
 fn play(scenario: &Scenario, family: Family) -> usize {
     let (mut running, mut tracker) = (mode(family), Tracker::new());
@@ -76,6 +94,7 @@ fn play(scenario: &Scenario, family: Family) -> usize {
             (0, 0),
             "{name}, {family}: a restart wrote something: {again:?}"
         );
+        ask_for_slots(family);
         list(&["list", "ruleset"]);
         list(&["--json", "list", "ruleset"]);
     }

@@ -3,7 +3,7 @@
 use super::Config;
 use super::names::Set;
 use super::rule::{FRONTEND, Field, Is, NODE_PORT, Rule, SetName, Statement};
-use super::slots::Window;
+use super::slots::{MIDDLE, Window};
 use crate::settings::{LocalDetector, Settings};
 
 /// Whether slots are found by address, protocol and port, or on a node port by protocol and port.
@@ -53,6 +53,26 @@ impl Shape {
         }
     }
 
+    /// The shape of this name; `None` if no shape has it.
+    pub fn named(name: &str) -> Option<Self> {
+        let (entry, rest) = match name.strip_prefix("nodeport-") {
+            Some(rest) => (Entry::NodePort, rest),
+            None => (Entry::Address, name),
+        };
+        let shape = if let Some(range) = rest.strip_prefix("pick-") {
+            match range.strip_suffix("-masq") {
+                Some(range) => Self::PickMasquerade(entry, window(range)?),
+                None => Self::Pick(entry, window(range)?),
+            }
+        } else {
+            let (local, cluster) = rest.strip_prefix("local-")?.split_once("-of-")?;
+            let local = Window { start: MIDDLE, count: local.parse().ok()? };
+            Self::External { entry, cluster: window(cluster)?, local }
+        };
+        // Numbers can be written in several ways; names have one.
+        (shape.name() == name).then_some(shape)
+    }
+
     /// The slots that its frontends must have filled.
     pub fn windows(self) -> Vec<Window> {
         match self {
@@ -92,6 +112,12 @@ pub(super) fn external_short_cuts(config: &Config, settings: &Settings, pick: &S
     rules
 }
 
+/// Slots as names tell them.
+fn window(text: &str) -> Option<Window> {
+    let (count, start) = text.split_once("-from-").unwrap_or((text, "0"));
+    Some(Window { start: start.parse().ok()?, count: count.parse().ok()? })
+}
+
 fn translate(entry: Entry, window: Window) -> Statement {
     let slot = Field::RandomSlot { modulus: window.count, offset: u32::from(window.start) };
     let (fields, map) = match entry {
@@ -109,5 +135,33 @@ pub fn from_local_pods(detector: &LocalDetector, is: Is) -> Option<Statement> {
         LocalDetector::Cidr(range) => Some(Statement::SourceIn(is, *range)),
         LocalDetector::Bridge(name) => Some(Statement::Interface(is, name.clone())),
         LocalDetector::InterfacePrefix(prefix) => Some(Statement::Interface(is, format!("{prefix}*"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_shapes() {
+        let (some, all) = (Window { start: 32_765, count: 5 }, Window { start: 0, count: 32_768 });
+        for entry in [Entry::Address, Entry::NodePort] {
+            for window in [some, all] {
+                let local = Window { start: MIDDLE, count: 2 };
+                let shapes = [
+                    Shape::Pick(entry, window),
+                    Shape::PickMasquerade(entry, window),
+                    Shape::External { entry, cluster: window, local },
+                ];
+                for shape in shapes {
+                    assert_eq!(Shape::named(&shape.name()), Some(shape));
+                }
+            }
+        }
+        for other in
+            ["", "pick-", "pick-03", "pick-+3", "pick-3-from-0", "pick-3-from-99999", "local-1", "reject"]
+        {
+            assert_eq!(Shape::named(other), None, "{other}");
+        }
     }
 }
