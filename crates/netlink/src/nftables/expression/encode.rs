@@ -59,7 +59,7 @@ fn put(list: &mut Message, expression: &Expression) {
         Expression::Reject(reject) => put_reject(list, *reject),
         Expression::Dynamic { .. } => dynamic(list, expression),
         Expression::Counter => named(list, "counter", |_| {}),
-        Expression::NoTrack => named(list, "notrack", |_| {}),
+        Expression::NoTrack => _ = list.nest(NFTA_LIST_ELEM, |m| _ = m.put_text(NFTA_EXPR_NAME, "notrack")),
         Expression::Other { .. } => {
             list.refuse("a rule holds an expression that was read and is not understood")
         }

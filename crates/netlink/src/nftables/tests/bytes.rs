@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use super::ruleset::{R, base, destination, endpoint, frontend, goto, service, source};
+use super::ruleset::{R, base, destination, endpoint, frontend, goto, pick, service, source};
 use crate::Family;
+use crate::message::NLA_F_NESTED;
 use crate::nftables::*;
 
 const V4: Family = Family::V4;
 const CAPTURES: &str = include_str!("captures.txt");
+const NEW_RULE: u8 = 6;
 const NEW_ELEMENTS: u8 = 12;
 
 /// The only message of a batch with the sequence number of the captures, and without asking for an answer.
@@ -19,16 +21,65 @@ fn only_message(batch: &Batch) -> Vec<u8> {
     message
 }
 
-/// `nft` names the set of elements also by a number that only counts for sets of the same batch; we do not.
-fn without_set_number(mut message: Vec<u8>) -> Vec<u8> {
-    if message[4] != NEW_ELEMENTS {
-        return message;
+/// Attributes with the bits of their kinds.
+fn attributes(mut bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let mut list = Vec::new();
+    while let Some((&[l0, l1, k0, k1], _)) = bytes.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_le_bytes([l0, l1]));
+        list.push((u16::from_le_bytes([k0, k1]), bytes[4..length].to_vec()));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    let at = (20..).step_by(4).find(|at| message[*at..*at + 4] == [8, 0, 4, 0]).unwrap();
-    message.drain(at..at + 8);
+    list
+}
+
+fn joined(list: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (kind, value) in list {
+        bytes.extend(u16::try_from(value.len() + 4).unwrap().to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes
+}
+
+/// `nft` names a set also by a number that only counts for sets of the same batch, and says with a flag that there is a port where
+/// it names the port; we do not. That a bitwise step is the usual one it says here and there, and we always.
+fn without_repetitions(mut message: Vec<u8>) -> Vec<u8> {
+    const LIST: u16 = NLA_F_NESTED | 4;
+    let mut list = attributes(&message[20..]);
+    match message[4] {
+        NEW_ELEMENTS => list.retain(|(kind, _)| *kind != 4),
+        NEW_RULE => {
+            for (_, expressions) in list.iter_mut().filter(|(kind, _)| *kind == LIST) {
+                let steps = attributes(expressions)
+                    .into_iter()
+                    .map(|(kind, step)| (kind, step_without_repetition(&step)));
+                *expressions = joined(&steps.collect::<Vec<_>>());
+            }
+        }
+        _ => return message,
+    }
+    message.truncate(20);
+    message.extend(joined(&list));
     let length = u32::try_from(message.len()).unwrap();
-    message[..4].copy_from_slice(&length.to_ne_bytes());
+    message[..4].copy_from_slice(&length.to_le_bytes());
     message
+}
+
+fn step_without_repetition(step: &[u8]) -> Vec<u8> {
+    let mut parts = attributes(step);
+    let repeated = match parts[0].1.as_slice() {
+        b"lookup\0" => 4,
+        b"dynset\0" => 2,
+        b"nat\0" => 7,
+        b"bitwise\0" => 6,
+        _ => return step.to_vec(),
+    };
+    let mut data = attributes(&parts[1].1);
+    data.retain(|(kind, _)| *kind != repeated);
+    parts[1].1 = joined(&data);
+    joined(&parts)
 }
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -121,15 +172,130 @@ fn add_content(id: &TableId) -> Vec<Batch> {
     batches
 }
 
+fn is(protocol: u8) -> [Expression; 2] {
+    [Selector::Protocol.load(R), Expression::equal(R, Value::EMPTY.protocol(protocol))]
+}
+
+fn look_up(set: &str, found: Found) -> Expression {
+    Expression::Lookup { set: set.into(), from: R, found }
+}
+
+fn any_bit(key: CtKey, bit: u32) -> [Expression; 3] {
+    let load = Expression::Ct { key, to: R };
+    [load, Expression::and(R, bit), Expression::not_equal(R, Value::EMPTY.number(0))]
+}
+
+fn jump(chain: &str) -> Expression {
+    Expression::Verdict(Verdict::Jump(chain.into()))
+}
+
+/// `dnat to ADDRESS:8080`
+fn dnat(family: Family, address: std::net::IpAddr) -> [Expression; 3] {
+    let second = Register::word(4);
+    let nat = Expression::Nat {
+        side: Side::Destination,
+        family,
+        address: R,
+        port: Some(second),
+        choice: PortChoice::Keep,
+    };
+    let port = Expression::Load { value: Value::EMPTY.port(8080), to: second };
+    [Expression::Load { value: Value::EMPTY.address(address), to: R }, port, nat]
+}
+
+/// `dnat to KEY . numgen random mod 3 offset OFFSET map @slots`
+fn dnat_by_slot(family: Family, offset: u32) -> Vec<Expression> {
+    let mut steps = pick(family, 3);
+    for step in &mut steps {
+        if let Expression::Random { offset: at, .. } = step {
+            *at = offset;
+        }
+    }
+    steps
+}
+
+/// The bits of an address from `prefix` on are zero.
+fn in_network(family: Family, network: std::net::IpAddr, prefix: u32) -> [Expression; 3] {
+    let bytes = usize::from(family.bits() / 8);
+    let mask = (u128::MAX << (128 - prefix)).to_be_bytes();
+    let (mask, xor) = (Value::new(&mask[..bytes]), Value::new(&vec![0; bytes]));
+    let equal = Expression::equal(R, Value::EMPTY.address(network));
+    [source(family).load(R), Expression::Bitwise { from: R, to: R, mask, xor }, equal]
+}
+
+/// Rules as this proxy writes them, by chain.
+fn rules(family: Family) -> Vec<(&'static str, Vec<Expression>)> {
+    let to = |chain: &str| Expression::Verdict(goto(chain));
+    let local = [
+        Expression::AddressType { of: Side::Destination, to: R },
+        Expression::equal(R, Value::EMPTY.number(address_type::LOCAL)),
+    ];
+    let (set, change) = ("sticky".into(), DynamicChange::Update);
+    let update = Expression::Dynamic { set, change, key: R, data: None, timeout: None };
+    let load = source(family).load(R);
+    let remember = [&is(17)[..], &[load.clone(), update], &dnat(family, endpoint(family, 3))].concat();
+    let random = Expression::Random { modulus: 2, offset: 0, to: R };
+    let zero = Expression::equal(R, Value::EMPTY.number(0));
+    let masquerade = Expression::Masquerade(PortChoice::FullyRandom);
+    let translated = any_bit(CtKey::Status, CT_STATUS_DNAT);
+    let absent = [destination(family).load(R), look_up("cluster-ips", Found::NotMember)];
+    let unknown = [&any_bit(CtKey::State, ct_state::NEW)[..], &absent, &[Expression::Verdict(Verdict::Drop)]];
+    let interface = Expression::Meta { key: MetaKey::InputInterface, to: R };
+    let mark = Expression::Meta { key: MetaKey::Mark, to: R };
+    let set_mark = Expression::SetMeta { key: MetaKey::Mark, from: R };
+    let not_cali = Expression::not_equal(R, Value::new(b"cali"));
+    let bridge = Expression::equal(R, Value::EMPTY.interface("cbr0"));
+    let network = in_network(family, [10, 1, 0, 0].into(), 20);
+    let back = Expression::Verdict(Verdict::Return);
+    vec![
+        (
+            "nat-output",
+            [&load_key(&frontend(family), R)[..], &[look_up("frontends", Found::Verdict)]].concat(),
+        ),
+        ("nat-output", [&local[..], &[jump("checks")]].concat()),
+        ("pick-3", remember),
+        ("pick-3", vec![load, look_up("sticky", Found::Member), to("checks")]),
+        ("pick-3", vec![random, zero, to("checks")]),
+        ("nat-postrouting", [&translated[..], &[masquerade]].concat()),
+        ("checks", unknown.concat()),
+        ("checks", vec![interface.clone(), not_cali, mark, Expression::or(R, 0x4000), set_mark]),
+        ("checks", [&[interface, bridge][..], &network, &[back]].concat()),
+        ("checks", vec![Expression::NoTrack]),
+    ]
+}
+
+fn add_rules(id: &TableId, rules: Vec<(&'static str, Vec<Expression>)>) -> Vec<Batch> {
+    let batch = |(chain, steps): (&str, Vec<Expression>)| {
+        let comment =
+            if matches!(steps.last(), Some(Expression::Verdict(Verdict::Drop))) { "no" } else { "" };
+        let mut batch = Batch::new();
+        batch.add_rule(id, &Rule { comment: Comment::new(comment), ..Rule::new(chain, steps) });
+        batch
+    };
+    rules.into_iter().map(batch).collect()
+}
+
+/// Rules that look different in the other family, and those that lead to a slot.
+fn add_others(id: &TableId) -> Vec<Batch> {
+    let v6 = TableId::new(Family::V6, "sw");
+    let network = in_network(Family::V6, [0xfd00, 0x10, 4, 0, 0, 0, 0, 0].into(), 46);
+    let reject = Expression::Reject(Reject::port_unreachable(Family::V6));
+    let sctp = [&is(132)[..], &dnat(Family::V6, [0xfd00, 0, 0, 0, 0, 0, 0, 3].into())].concat();
+    let mut batches = add_rules(&v6, vec![("checks", [&network[..], &[reject]].concat()), ("pick-3", sctp)]);
+    batches.extend(add_rules(id, vec![("pick-3", dnat_by_slot(V4, 32765))]));
+    batches.extend(add_rules(&v6, vec![("pick-3", dnat_by_slot(Family::V6, 0))]));
+    batches
+}
+
 #[test]
 #[cfg(target_endian = "little")]
 fn our_messages_are_those_of_the_real_tool() {
     let id = TableId::new(V4, "sw");
-    let ours = [add_objects(&id), add_content(&id)].concat();
+    let ours = [add_objects(&id), add_content(&id), add_rules(&id, rules(V4)), add_others(&id)].concat();
     let captures: Vec<_> = CAPTURES.lines().skip(1).collect();
     assert_eq!(captures.len(), 2 * ours.len());
     for (capture, batch) in captures.chunks(2).zip(&ours) {
-        let theirs = without_set_number(unhex(capture[1]));
-        assert_eq!(only_message(batch), theirs, "{}", capture[0]);
+        let theirs = without_repetitions(unhex(capture[1]));
+        assert_eq!(without_repetitions(only_message(batch)), theirs, "{}", capture[0]);
     }
 }
