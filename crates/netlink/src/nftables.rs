@@ -138,6 +138,9 @@ impl Nft {
 
     /// The elements of a set or map, in no order. `each` sees them one by one, also those of a dump that ends in an error.
     ///
+    /// If the ruleset changes meanwhile, the kernel does not say so here, as it does for other objects: where that matters, ask for the
+    /// generation before and after.
+    ///
     /// Cost: the kernel starts over for every 32 KiB that it tells, so the time grows with the square of the set. Measured: 60,000
     /// elements take 0.13 s, 300,000 take 5 s. A larger buffer does not help: the kernel never tells more at once. Where the keys
     /// are known, [`Self::find_elements`] is cheaper above some 65,000 elements.

@@ -243,3 +243,6 @@ impl Outcome<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

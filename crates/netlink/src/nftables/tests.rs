@@ -2,6 +2,7 @@
 
 mod bytes;
 mod commits;
+mod dumps;
 mod find;
 mod listing;
 mod malformed;
