@@ -81,6 +81,12 @@ impl Board {
         }
     }
 
+    /// Something that settings depend on is another than before.
+    pub fn look_again(&self) {
+        self.lock().is_posted = true;
+        self.posted.notify_all();
+    }
+
     /// Somebody else changed our rules.
     pub fn harm(&self, families: impl IntoIterator<Item = Family>, by: &str) {
         let mut inner = self.lock();

@@ -6,6 +6,7 @@
 //! | [`settings`] | from flags and the Node object to the planner's settings |
 //! | [`run`] | wires a proxy and runs it |
 //! | [`probe`] | which families a mode can serve here |
+//! | [`addresses`] | follows the addresses of this node |
 //! | [`board`] | holds the latest changes between source and loop |
 //! | [`pace`] | decides when to sync; a pure function of time |
 //! | [`sync`] | the loop, and what follows a sync |
@@ -14,6 +15,7 @@
 //! | [`demo`] | `switchyard demo` |
 //! | [`logging`] | log lines |
 
+pub mod addresses;
 pub mod board;
 pub mod cleanup;
 pub mod demo;

@@ -1,6 +1,5 @@
 //! Wires a proxy together and runs it until it is told to stop.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -16,7 +15,6 @@ use switchyard_model::{Family, Node};
 use switchyard_netlink::monitor::Monitor;
 use switchyard_netlink::nfacct::{Accounts, Available};
 use switchyard_netlink::nftables::{self, Nft};
-use switchyard_netlink::route::Routes;
 use switchyard_plan::book::Book;
 use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
 use switchyard_plan::iptables::{self, Counter, InvalidPackets, Planner};
@@ -30,6 +28,7 @@ use switchyard_source::cluster::ServiceCidrs;
 use switchyard_source::{Sink, SourceError, cluster, manifests};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::addresses::Addresses;
 use crate::board::Board;
 use crate::flags::{Config, IptablesBackend, Mode as ModeName, NodePortRanges, OnBindFailure, Source};
 use crate::guard;
@@ -51,9 +50,11 @@ const LOCK_REST: Duration = Duration::from_millis(100);
 pub fn run(config: &Config) -> anyhow::Result<()> {
     let node_name = node_name(config)?;
     let node = Node { name: node_name.as_str().into(), ..Node::default() };
+    let board = Board::new();
+    let addresses = addresses(config, &board)?;
     let Dataplane { modes, programs, tables } = match config.mode {
-        ModeName::Iptables => iptables_mode(config, &node)?,
-        ModeName::Nftables => nftables_mode(config, &node)?,
+        ModeName::Iptables => iptables_mode(config, &node, &addresses)?,
+        ModeName::Nftables => nftables_mode(config, &node, &addresses)?,
     };
     let families: Vec<Family> = modes.iter().map(|mode| mode.book().settings().family).collect();
     tell_start(config, &node_name, &programs);
@@ -68,7 +69,6 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     if config.mode == ModeName::Iptables {
         metrics.packets_counted(Box::new(packet_counts));
     }
-    let board = Board::new();
     let syncs = modes.into_iter().map(|mode| {
         let settings = mode.book().settings();
         let (family, addresses) = (settings.family, health_check_addresses(settings));
@@ -84,7 +84,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         board: board.clone(),
         families: families_sync,
         pace: Pace::new(config.min_sync_period, config.sync_period, MAX_SYNC_INTERVAL),
-        settle: Box::new(move |node, family| settle(&settings_config, node, family)),
+        settle: Box::new(move |node, family| settle(&settings_config, node, family, &addresses)),
         on_first_success: Some(Box::new(move || remove_leftovers(mode_name))),
         health: health.clone(),
         metrics: metrics.clone(),
@@ -119,23 +119,23 @@ struct Tables {
     ports: Vec<u32>,
 }
 
-fn iptables_mode(config: &Config, node: &Node) -> anyhow::Result<Dataplane> {
+fn iptables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
     let programs = usable_programs(config.iptables_backend)?;
     let wishes = iptables_config(config)?;
     let mode = |program: &Iptables| -> Box<dyn switchyard_apply::Mode> {
-        let book = Book::new(settle(config, node, program.family()));
+        let book = Book::new(settle(config, node, program.family(), addresses));
         Box::new(IptablesMode::new(program.clone(), Planner::new(wishes, book)))
     };
     Ok(Dataplane { modes: programs.iter().map(mode).collect(), programs, tables: None })
 }
 
-fn nftables_mode(config: &Config, node: &Node) -> anyhow::Result<Dataplane> {
+fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
     let wishes = nft::Config { mark: config.masquerade_mark, service_cidrs: Vec::new() };
     let mut modes: Vec<Box<dyn switchyard_apply::Mode>> = Vec::new();
     let monitor = Monitor::open().context("cannot listen to nf_tables")?;
     let mut ports = Vec::new();
     for family in crate::probe::families_for_nftables()? {
-        let book = Book::new(settle(config, node, family));
+        let book = Book::new(settle(config, node, family, addresses));
         let kernel = Nft::open().context("cannot talk to nf_tables")?;
         ports.push(kernel.port());
         let mode = NftMode::new(kernel, nft::Planner::new(wishes.clone(), book));
@@ -288,28 +288,22 @@ fn tell_start(config: &Config, node_name: &str, programs: &[Iptables]) {
     );
 }
 
-/// Settings of one family. Local addresses are only looked up if node ports are limited to some of them.
-fn settle(config: &Config, node: &Node, family: Family) -> Settings {
-    let addresses = match config.node_ports {
-        NodePortRanges::All => Vec::new(),
-        NodePortRanges::Primary | NodePortRanges::Cidrs(_) => local_addresses(),
-    };
-    let mut settings = settings(config, node, family, &addresses);
+/// The node's addresses, followed only if node ports are limited to some of them.
+fn addresses(config: &Config, board: &Arc<Board>) -> anyhow::Result<Arc<Addresses>> {
+    match config.node_ports {
+        NodePortRanges::All => Ok(Addresses::none()),
+        NodePortRanges::Primary | NodePortRanges::Cidrs(_) => Addresses::watch(board),
+    }
+}
+
+/// Settings of one family.
+fn settle(config: &Config, node: &Node, family: Family, addresses: &Addresses) -> Settings {
+    let mut settings = settings(config, node, family, &addresses.now());
     if config.mode == ModeName::Nftables {
         // The kernel routes packets from loopback addresses nowhere, and this mode does not ask it to.
         settings.loopback_node_ports = LoopbackNodePorts::Refused;
     }
     settings
-}
-
-fn local_addresses() -> Vec<(String, IpAddr)> {
-    match Routes::open().and_then(|mut routes| routes.addresses()) {
-        Ok(list) => list.into_iter().map(|a| (a.interface, a.address)).collect(),
-        Err(error) => {
-            tracing::warn!(cause = %with_causes(&error), "cannot list this node's addresses; node ports may not answer");
-            Vec::new()
-        }
-    }
 }
 
 fn iptables_config(config: &Config) -> anyhow::Result<iptables::Config> {

@@ -7,6 +7,8 @@
 #[path = "common/all.rs"]
 mod common;
 
+#[path = "lab_changes/addresses.rs"]
+mod addresses;
 #[path = "lab_changes/endpoints.rs"]
 mod endpoints;
 #[path = "lab_changes/flows.rs"]

@@ -12,6 +12,9 @@ use crate::socket::{Protocol, Socket, retry};
 use crate::{Family, NetlinkError};
 
 mod bytes;
+mod watch;
+
+pub use watch::AddressMonitor;
 
 /// Bytes in the longest interface name, without the closing NUL.
 pub const NAME_MAX: usize = 15;
