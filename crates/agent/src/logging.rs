@@ -9,15 +9,16 @@
 //! - Other people's crates stay at warnings up to `-v 7`, and never say more than debug: their traces may hold requests.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::{Layer, Registry, reload};
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,21 +39,37 @@ pub struct Logging {
     pub verbosity: u32,
 }
 
+/// What changes the verbosity of the process's log, once it is started.
+static VERBOSITY: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
 /// Starts logging to standard error for the whole process. Fails if logging has been started before.
 pub fn start(logging: Logging) -> anyhow::Result<()> {
-    Registry::default().with(layer(logging, io::stderr)).try_init()?;
+    let (filter, handle) = reload::Layer::new(filter(logging.verbosity));
+    Registry::default().with(layer(logging.format, filter, io::stderr)).try_init()?;
+    // Nobody else has started it.
+    let _ = VERBOSITY.set(handle);
     Ok(())
 }
 
+/// Changes how much the process logs from now on.
+pub fn set_verbosity(verbosity: u32) {
+    let changed = VERBOSITY.get().map(|handle| handle.reload(filter(verbosity)));
+    match changed {
+        Some(Ok(())) => tracing::info!(verbosity, "the verbosity of the log was changed"),
+        Some(Err(cause)) => tracing::warn!(%cause, verbosity, "the verbosity of the log cannot be changed"),
+        None => {}
+    }
+}
+
 /// The lines of one subscriber, filtered and formatted, to a writer.
-fn layer<S, W>(logging: Logging, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S, F, W>(format: Format, filter: F, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
+    F: Filter<S> + Send + Sync + 'static,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(OneLine(writer));
-    let filter = filter(logging.verbosity);
-    match logging.format {
+    match format {
         Format::Text => lines.compact().with_filter(filter).boxed(),
         Format::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
     }
@@ -134,7 +151,7 @@ mod tests {
     fn logged(format: Format, verbosity: u32, body: impl FnOnce()) -> String {
         let page = Page::default();
         let writer = page.clone();
-        let layer = layer(Logging { format, verbosity }, move || writer.clone());
+        let layer = layer(format, filter(verbosity), move || writer.clone());
         tracing::subscriber::with_default(Registry::default().with(layer), body);
         let bytes = page.0.lock().expect("no test panics while it writes").clone();
         String::from_utf8(bytes).expect("only text is logged")

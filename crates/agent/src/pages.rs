@@ -1,44 +1,72 @@
-//! What the agent tells about itself on the metrics server, besides metrics.
+//! What the agent tells about itself on the metrics server: its metrics, and pages beside them.
 
+mod configz;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use switchyard_config::gates;
+use switchyard_model::Family;
 use switchyard_netlink::nfacct::Accounts;
 use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
-use switchyard_serve::metrics::{Feature, PacketCounts, Stage};
-use switchyard_serve::server::{Pages, Statusz};
+use switchyard_serve::metrics::{Feature, Metrics, Mode, PacketCounts, Stage};
+use switchyard_serve::server::{Flagz, Pages, Profiling, Statusz};
 
+use crate::flags::{Config, Mode as ModeName};
+use crate::logging;
 use crate::sync::with_causes;
 
-/// The Kubernetes minor version whose kube-proxy this program stands for.
-const STANDS_FOR: &str = "1.36";
+/// The metrics of an agent that serves these families.
+pub fn metrics(config: &Config, families: &[Family]) -> Arc<Metrics> {
+    let mode = match config.mode {
+        ModeName::Iptables => Mode::Iptables,
+        ModeName::Nftables => Mode::Nftables,
+    };
+    let metrics = Metrics::new(mode, families, env!("CARGO_PKG_VERSION"));
+    metrics.features(features(config));
+    if mode == Mode::Iptables {
+        metrics.packets_counted(Box::new(packet_counts));
+    }
+    Arc::new(metrics)
+}
 
-/// The pages of an agent in this mode.
-pub fn pages(mode: &str) -> Pages {
+/// The pages of an agent that was told so.
+pub fn pages(config: &Config) -> Pages {
+    let gates = &config.configuration.feature_gates;
+    let is_on = |gate| gates::is_on(gate, gates);
+    let mut configuration = config.configuration.clone();
+    configuration.keep_only_the_mode();
     Pages {
-        mode: mode.to_owned(),
-        config: String::new(),
-        flags: None,
-        status: Some(Statusz { toolchain: toolchain(), version: STANDS_FOR.to_owned() }),
-        profiling: None,
+        mode: config.mode.as_str().to_owned(),
+        config: configz::text(&configuration.to_json()),
+        flags: is_on("ComponentFlagz").then(|| Flagz(config.flags.clone())),
+        status: is_on("ComponentStatusz").then(status),
+        profiling: configuration.enable_profiling.then(|| Profiling::new(Arc::new(logging::set_verbosity))),
     }
 }
 
-/// The compiler's oldest version that builds this program, which is all that the program knows of it.
-fn toolchain() -> String {
-    format!("rustc {}", env!("CARGO_PKG_RUST_VERSION"))
+/// The compiler's oldest version that builds this program is all that the program knows of it.
+fn status() -> Statusz {
+    let toolchain = format!("rustc {}", env!("CARGO_PKG_RUST_VERSION"));
+    Statusz { toolchain, version: format!("1.{}", switchyard_config::MINOR) }
 }
 
-/// The feature gates whose features this program has, for good or by default.
-pub fn features() -> Vec<Feature> {
-    let gates = [
-        ("ComponentStatusz", Stage::Beta),
-        ("MultiCIDRServiceAllocator", Stage::Stable),
-        ("NFTablesProxyMode", Stage::Stable),
-        ("PreferSameTrafficDistribution", Stage::Stable),
-    ];
-    gates.map(|(name, stage)| Feature { name: name.to_owned(), stage, is_enabled: true }).into()
+fn features(config: &Config) -> Vec<Feature> {
+    let feature = |(name, stage, is_enabled): (&str, &str, bool)| {
+        let stage = match stage {
+            "ALPHA" => Stage::Alpha,
+            "BETA" => Stage::Beta,
+            "DEPRECATED" => Stage::Deprecated,
+            _ => Stage::Stable,
+        };
+        Feature { name: name.to_owned(), stage, is_enabled }
+    };
+    gates::all(&config.configuration.feature_gates).map(feature).collect()
 }
 
 /// What the kernel counted for rules of iptables mode; nothing where it cannot count or be asked.
-pub fn packet_counts() -> PacketCounts {
+fn packet_counts() -> PacketCounts {
     let mut accounts = match Accounts::open() {
         Ok(accounts) => accounts,
         Err(error) => {

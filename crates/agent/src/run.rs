@@ -21,7 +21,7 @@ use switchyard_plan::iptables::{self, Counter, InvalidPackets, Planner};
 use switchyard_plan::nft;
 use switchyard_plan::settings::{LoopbackNodePorts, Settings};
 use switchyard_serve::health::ProxyHealth;
-use switchyard_serve::metrics::{Metrics, Mode};
+use switchyard_serve::metrics::Metrics;
 use switchyard_serve::server::{self, Listen};
 use switchyard_serve::service_health::ServiceHealth;
 use switchyard_source::cluster::ServiceCidrs;
@@ -33,7 +33,7 @@ use crate::board::Board;
 use crate::flags::{Config, IptablesBackend, Mode as ModeName, NodePortRanges, OnBindFailure, Source};
 use crate::guard;
 use crate::pace::Pace;
-use crate::pages::{features, packet_counts, pages};
+use crate::pages;
 use crate::settings::{health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, Waiting, with_causes};
 
@@ -60,15 +60,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     tell_start(config, &node_name, &programs);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let health = Arc::new(ProxyHealth::new(config.sync_period));
-    let metrics_mode = match config.mode {
-        ModeName::Iptables => Mode::Iptables,
-        ModeName::Nftables => Mode::Nftables,
-    };
-    let metrics = Arc::new(Metrics::new(metrics_mode, &families, env!("CARGO_PKG_VERSION")));
-    metrics.features(features());
-    if config.mode == ModeName::Iptables {
-        metrics.packets_counted(Box::new(packet_counts));
-    }
+    let metrics = pages::metrics(config, &families);
     let syncs = modes.into_iter().map(|mode| {
         let settings = mode.book().settings();
         let (family, addresses) = (settings.family, health_check_addresses(settings));
@@ -163,8 +155,8 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
-    let metrics_server =
-        server::serve_metrics(listen(config.metrics), metrics.clone(), pages(config.mode.as_str()));
+    let pages = pages::pages(config);
+    let metrics_server = server::serve_metrics(listen(config.metrics), metrics.clone(), pages);
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => tracing::info!("told to stop; the rules stay in place"),

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::configuration::{ModuleVerbosity, Written};
 use crate::duration::GoDuration;
 use crate::number;
@@ -35,6 +37,28 @@ impl Slot<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The value as Go's flag libraries print it, for `/flagz`.
+    pub fn flag_text(&self) -> String {
+        match self {
+            Self::Texts(list) => format!("[{}]", list.as_deref().unwrap_or_default().join(",")),
+            Self::Modules(modules) => {
+                let pairs =
+                    modules.iter().map(|module| format!("{}={}", module.file_pattern, module.verbosity));
+                pairs.collect::<Vec<_>>().join(",")
+            }
+            Self::Gates(gates) => {
+                let pairs = gates.iter().map(|(name, value)| format!("{name}={value}"));
+                pairs.collect::<Vec<_>>().join(",")
+            }
+            Self::Flush(value) => value.duration.to_string(),
+            other => match other.value() {
+                Value::String(text) => text,
+                Value::Null => String::new(),
+                value => value.to_string(),
+            },
+        }
     }
 
     fn read_one(&mut self, text: &str) -> Result<(), String> {

@@ -10,8 +10,13 @@ use crate::problem::{Problem, clip};
 const LIST: &str = include_str!("gates.txt");
 
 /// Gates that this program acts on.
-pub const HONOURED: [&str; 3] =
-    ["LoggingAlphaOptions", "MultiCIDRServiceAllocator", "PreferSameTrafficDistribution"];
+pub const HONOURED: [&str; 5] = [
+    "ComponentFlagz",
+    "ComponentStatusz",
+    "LoggingAlphaOptions",
+    "MultiCIDRServiceAllocator",
+    "PreferSameTrafficDistribution",
+];
 
 /// One line of the list.
 #[derive(Clone, Copy)]
@@ -47,6 +52,11 @@ pub fn is_on(name: &str, given: &BTreeMap<String, bool>) -> bool {
         _ => None,
     };
     given.get(name).or(of_stage).copied().unwrap_or(gate.default)
+}
+
+/// Every gate with its stage (`ALPHA`, `BETA`, `GA` or `DEPRECATED`) and whether it is on, in order.
+pub fn all(given: &BTreeMap<String, bool>) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    LIST.lines().filter_map(gate).map(|gate| (gate.name, gate.stage, is_on(gate.name, given)))
 }
 
 /// Gates that were set and have no effect here, in order.

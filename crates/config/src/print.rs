@@ -69,7 +69,7 @@ fn plant(map: &mut Map<String, Value>, path: &str, value: Value) {
 }
 
 impl Slot<'_> {
-    fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         match self {
             Self::Text(text) => text.as_str().into(),
             Self::Switch(value) => (**value).into(),

@@ -1,17 +1,19 @@
 //! From the texts of all flags, and the file, to one checked configuration, with every problem found on the way.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use switchyard_config::defaults::FlagsOfMode;
+use switchyard_config::slot::Slot;
 use switchyard_config::{Configuration, Problem, address, gates, number};
 
 use super::given::Given;
 use super::own::Own;
-use super::table::{Target, flag_of};
+use super::table::{FLAGS, Flag, Target, flag_of};
 use super::{Config, Flags, file, typed};
 
 /// Fields that are accepted and change nothing here.
-const WITHOUT_EFFECT: [&str; 15] = [
+const WITHOUT_EFFECT: [&str; 14] = [
     "clientConnection.acceptContentTypes",
     "clientConnection.burst",
     "clientConnection.contentType",
@@ -26,7 +28,6 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "portRange",
     "showHiddenMetricsForVersion",
     "windowsRunAsService",
-    "enableProfiling",
 ];
 
 /// Flags for which the file has no field, which change nothing here either.
@@ -83,6 +84,7 @@ impl Flags {
         }
         let mut notes = Vec::new();
         let (own, from_flags) = read_flags(&self.given, &mut problems);
+        let mut told = from_flags.clone();
         let loaded = match own.config.as_str() {
             "" => Some((from_flags, Origin::Flags)),
             path => load(Path::new(path), &self.given, &mut problems, &mut notes),
@@ -92,11 +94,26 @@ impl Flags {
         override_host_name(&own, &mut configuration, &mut problems);
         problems.0.extend(configuration.check().iter().map(|problem| origin.line(problem)));
         notes.extend(no_effect(&self.given, &configuration, &origin));
+        if matches!(origin, Origin::Flags) {
+            told.clone_from(&configuration);
+        }
+        let flags = flag_values(own.clone(), told);
         match typed::config(&own, configuration, &origin, &mut problems) {
-            Some(config) if problems.0.is_empty() => Ok(Config { notes, ..config }),
+            Some(config) if problems.0.is_empty() => Ok(Config { notes, flags, ..config }),
             _ => Err(problems.0),
         }
     }
+}
+
+/// Every flag with its value, as text.
+fn flag_values(mut own: Own, mut configuration: Configuration) -> BTreeMap<String, String> {
+    let (own, fields) = (own.slots(), configuration.slots());
+    let value = |flag: &Flag| match flag.target {
+        Target::Field(path) => fields.get(path).map(Slot::flag_text),
+        Target::Own => own.get(flag.name).map(Slot::flag_text),
+    };
+    let help = ("help".to_owned(), "false".to_owned());
+    FLAGS.iter().filter_map(|flag| Some((flag.name.to_owned(), value(flag)?))).chain([help]).collect()
 }
 
 /// The flags over kube-proxy's defaults.

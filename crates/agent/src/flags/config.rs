@@ -1,5 +1,6 @@
 //! The flags after they were checked: every field has a type of its own, and any value of it can be used.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -170,6 +171,8 @@ pub struct Config {
     pub config_file: Option<PathBuf>,
     /// All of it as kube-proxy's configuration.
     pub configuration: Configuration,
+    /// Every flag with its value, as text.
+    pub flags: BTreeMap<String, String>,
     /// What the operator should know: fields that were read leniently, flags without effect. One line each.
     pub notes: Vec<String>,
 }

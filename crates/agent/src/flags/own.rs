@@ -40,7 +40,7 @@ pub(super) struct Own {
 impl Default for Own {
     fn default() -> Self {
         Self {
-            boot_id_file: String::new(),
+            boot_id_file: "/proc/sys/kernel/random/boot_id".to_owned(),
             cleanup: false,
             config: String::new(),
             healthz_port: 10256,
@@ -51,7 +51,7 @@ impl Default for Own {
             iptables_sync_period: GoDuration::from_secs(30),
             ipvs_min_sync_period: GoDuration::from_secs(1),
             ipvs_sync_period: GoDuration::from_secs(30),
-            machine_id_file: String::new(),
+            machine_id_file: "/etc/machine-id,/var/lib/dbus/machine-id".to_owned(),
             manifests: String::new(),
             masquerade_all: false,
             master: String::new(),

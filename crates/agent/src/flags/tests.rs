@@ -62,6 +62,7 @@ fn defaults_are_kube_proxys() {
         oom_score_adj: -999,
         config_file: None,
         configuration: got.configuration.clone(),
+        flags: got.flags.clone(),
         notes: Vec::new(),
     };
     assert_eq!(got, want);

@@ -2,6 +2,7 @@
 //!
 //! What kube-proxy accepts and we cannot do, or must not put into a rule, is refused here.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -73,6 +74,7 @@ pub(super) fn config(
         conntrack: conntrack(&configuration)?,
         oom_score_adj: configuration.oom_score_adj.unwrap_or_default(),
         config_file: some(&own.config).map(PathBuf::from),
+        flags: BTreeMap::new(),
         configuration,
         notes: Vec::new(),
     })
