@@ -39,8 +39,9 @@ use watch::Watches;
 pub const MAX_FILE_BYTES: u64 = 50_000_000;
 /// Changes within this time are read together: editors and `kubectl` write in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(75);
-/// How often files are looked at without any notice, for file systems that give none.
-const POLL: Duration = Duration::from_secs(5);
+/// How often files are looked at without any notice, for file systems that give none. Seldom, because an idle node should
+/// cost nothing.
+const POLL: Duration = Duration::from_secs(60);
 /// The same while the path is missing or cannot be watched.
 const POLL_BLIND: Duration = Duration::from_secs(1);
 
