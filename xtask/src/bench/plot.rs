@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::thousands;
+
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 /// Room for the axes.
@@ -45,7 +47,7 @@ impl Picture {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let plot = Plot {
             services: points().map(|(services, _)| f64::from(*services)).fold(1.0, f64::max),
-            most: points().map(|(_, value)| *value).chain(self.goal).fold(0.1, f64::max),
+            most: round(points().map(|(_, value)| *value).chain(self.goal).fold(0.1, f64::max)),
         };
         let mut out = String::new();
         // Writing to a String cannot fail.
@@ -102,7 +104,11 @@ impl Plot {
     fn services(&self, points: &[(u32, f64)], out: &mut String) {
         for (services, _) in points {
             let (x, y) = (self.x(*services), HEIGHT - BOTTOM + 18.0);
-            let _ = writeln!(out, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{services}</text>"#);
+            let _ = writeln!(
+                out,
+                r#"<text x="{x:.1}" y="{y:.1}" text-anchor="middle">{}</text>"#,
+                thousands(*services)
+            );
         }
         let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
         let _ = writeln!(
@@ -157,13 +163,62 @@ impl Plot {
     }
 }
 
+/// The next larger number whose fifths are round.
+fn round(value: f64) -> f64 {
+    let mut unit = 1e-3;
+    loop {
+        for step in [1.0, 2.0, 4.0, 5.0] {
+            let top = unit * step * f64::from(GRID_LINES);
+            if top >= value || !top.is_finite() {
+                return top;
+            }
+        }
+        unit *= 10.0;
+    }
+}
+
 /// As many digits as a reader wants.
 fn short(value: f64) -> String {
-    if value >= 100.0 {
+    let is_whole = (value - value.round()).abs() < 1e-9;
+    if value >= 100.0 || is_whole {
         format!("{value:.0}")
     } else if value >= 10.0 {
         format!("{value:.1}")
     } else {
         format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scale_ends_at_a_round_number_that_holds_everything() {
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        for (value, top) in [(0.1, 0.1), (2.5, 2.5), (2.6, 5.0), (82.5, 100.0), (159.0, 200.0), (5e4, 5e4)] {
+            assert!(close(round(value), top), "{value}: {} instead of {top}", round(value));
+        }
+    }
+
+    #[test]
+    fn names_do_not_lie_over_each_other() {
+        let line =
+            |name: &str, value| Line { name: name.to_owned(), points: vec![(1_000, 1.0), (10_000, value)] };
+        let picture = Picture {
+            file: "x.svg",
+            title: "x".to_owned(),
+            unit: " s",
+            lines: vec![line("a", 2.0), line("b", 2.01)],
+            goal: Some(2.0),
+        };
+        let svg = picture.svg();
+        let place = |name: &str| -> f64 {
+            let line = svg.lines().find(|line| line.contains(name)).unwrap();
+            line.split("y=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().parse().unwrap()
+        };
+        let mut places = [place("a: "), place("b: "), place("goal: ")];
+        places.sort_by(f64::total_cmp);
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NAME_HEIGHT - 0.1), "{places:?}");
     }
 }
