@@ -166,6 +166,11 @@ impl Board {
         self.lock().tracker.knows_node()
     }
 
+    /// True once the own Node has a range for its pods.
+    pub fn knows_pod_ranges(&self) -> bool {
+        self.lock().tracker.knows_pod_ranges()
+    }
+
     /// True once the ServiceCIDRs have been told, or that there are none.
     pub fn knows_service_cidrs(&self) -> bool {
         self.lock().tracker.knows_service_cidrs()

@@ -30,12 +30,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Addresses;
 use crate::board::Board;
-use crate::flags::{Config, IptablesBackend, Mode as ModeName, NodePortRanges, OnBindFailure, Source};
+use crate::flags::{
+    Config, IptablesBackend, LocalMode, Mode as ModeName, NodePortRanges, OnBindFailure, Source,
+};
 use crate::guard;
 use crate::pace::Pace;
 use crate::pages;
 use crate::settings::{health_check_addresses, settings};
-use crate::sync::{self, FamilySync, Loop, Waiting, with_causes};
+use crate::sync::{self, FamilySync, Loop, NodeFacts, Waiting, with_causes};
 
 /// Everything is written again after this long; see `apply::iptables::mode`.
 const MAX_SYNC_INTERVAL: Duration = Duration::from_secs(3600);
@@ -76,6 +78,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         board: board.clone(),
         families: families_sync,
         pace: Pace::new(config.min_sync_period, config.sync_period, MAX_SYNC_INTERVAL),
+        node_facts: node_facts(config),
         settle: Box::new(move |node, family| settle(&settings_config, node, family, &addresses)),
         on_first_success: Some(Box::new(move || remove_leftovers(mode_name))),
         health: health.clone(),
@@ -278,6 +281,14 @@ fn tell_start(config: &Config, node_name: &str, programs: &[Iptables]) {
         node = node_name, mode = config.mode.as_str(), metrics = %config.metrics,
         "Switchyard {} starts", env!("CARGO_PKG_VERSION")
     );
+}
+
+/// A Node of the API server may get its pod ranges later; one in a file has them or not.
+fn node_facts(config: &Config) -> NodeFacts {
+    match (&config.local_mode, &config.source) {
+        (LocalMode::NodeCidr, Source::Cluster { .. }) => NodeFacts::PodRanges,
+        _ => NodeFacts::Usual,
+    }
 }
 
 /// The node's addresses, followed only if node ports are limited to some of them.

@@ -32,6 +32,9 @@ use crate::pace::{Next, Outcome, Pace};
 /// How long the own Node is waited for before rules are written without its facts.
 const NODE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long the Node's pod ranges are waited for where pods are told by them: a new node gets them after a while.
+const POD_RANGE_PATIENCE: Duration = Duration::from_secs(300);
+
 /// How long ServiceCIDRs are waited for. Without them a restart would take rules away and write them again.
 const CIDR_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -40,6 +43,15 @@ const REPAIR_REST: (Duration, Duration) = (Duration::from_millis(100), Duration:
 
 /// Works out the settings of a family from the own Node.
 pub type Settle = Box<dyn Fn(&Node, Family) -> Settings + Send>;
+
+/// What the first run needs to know of the own Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeFacts {
+    /// Its addresses and zone.
+    Usual,
+    /// Also its ranges for pods.
+    PodRanges,
+}
 
 /// Whether the first run has to wait for more than its turn.
 enum Patience {
@@ -59,6 +71,8 @@ pub struct Loop {
     pub pace: Pace,
     /// Settings from Node facts.
     pub settle: Settle,
+    /// What is waited for before the first run.
+    pub node_facts: NodeFacts,
     /// Called once when every family is written for the first time.
     pub on_first_success: Option<Box<dyn FnOnce() + Send>>,
     /// Health.
@@ -125,10 +139,15 @@ impl Loop {
             |is_known: bool, patience| (!is_known).then_some(started + patience).filter(|end| now < *end);
         let ends = [
             end(self.board.knows_node(), NODE_PATIENCE),
+            end(self.knows_enough_of_pods(), POD_RANGE_PATIENCE),
             end(self.board.knows_service_cidrs(), CIDR_PATIENCE),
         ];
         let earliest = ends.into_iter().flatten().min();
         earliest.map_or(Patience::Over, |end| Patience::Until(Some(end)))
+    }
+
+    fn knows_enough_of_pods(&self) -> bool {
+        self.node_facts == NodeFacts::Usual || self.board.knows_pod_ranges()
     }
 
     /// A repair that has to rest comes before a later deadline.
@@ -166,6 +185,11 @@ impl Loop {
         }
         let mut outcome = Outcome::Done;
         if let Some(changes) = changes {
+            if !self.waiting.is_started && !self.knows_enough_of_pods() {
+                tracing::error!(
+                    "this node has no podCIDR; until it gets one, packets of its pods are not told from others"
+                );
+            }
             self.waiting.is_started = true;
             self.note(&changes);
             for sync in &mut self.families {

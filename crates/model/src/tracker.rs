@@ -99,6 +99,11 @@ impl Tracker {
         !self.node.name.is_empty()
     }
 
+    /// True once the own Node has a range for its pods.
+    pub fn knows_pod_ranges(&self) -> bool {
+        !self.node.pod_cidrs.is_empty()
+    }
+
     /// True once the ServiceCIDRs have been told, or that there are none.
     pub fn knows_service_cidrs(&self) -> bool {
         self.listed_cidrs == Listed::Complete

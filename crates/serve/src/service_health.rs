@@ -78,6 +78,7 @@ impl OpenError {
 /// The health checks of one family.
 #[derive(Debug)]
 pub struct ServiceHealth {
+    family: Family,
     runtime: Handle,
     health: Arc<ProxyHealth>,
     node: Arc<str>,
@@ -87,26 +88,29 @@ pub struct ServiceHealth {
 }
 
 impl ServiceHealth {
-    /// No health checks yet. Addresses of the other family are ignored; without any of this family, every address
-    /// of the node answers.
+    /// No health checks yet; where they listen, see [`Self::listen_on`].
     pub fn new(
         family: Family,
         runtime: Handle,
         health: Arc<ProxyHealth>,
         node: &str,
-        mut addresses: Vec<IpAddr>,
+        addresses: Vec<IpAddr>,
     ) -> Self {
-        addresses.retain(|address| Family::of(*address) == family);
-        if addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified) {
-            addresses = vec![match family {
-                Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
-                Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
-            }];
-        }
-        addresses.sort_unstable();
-        addresses.dedup();
         let connections = Connections::new(CONNECTIONS);
-        Self { runtime, health, node: node.into(), addresses, connections, open: BTreeMap::new() }
+        let addresses = of_family(family, addresses);
+        Self { family, runtime, health, node: node.into(), addresses, connections, open: BTreeMap::new() }
+    }
+
+    /// Listens on these addresses from the next sync on. Addresses of the other family are ignored; without any of this
+    /// family, every address of the node answers. Closes everything if they are others than before, and says so.
+    pub fn listen_on(&mut self, addresses: Vec<IpAddr>) -> Moved {
+        let addresses = of_family(self.family, addresses);
+        if addresses == self.addresses {
+            return Moved::No;
+        }
+        self.addresses = addresses;
+        self.open.clear();
+        Moved::Yes
     }
 
     /// Closes what vanished or moved, opens what is new, and sets every count.
@@ -161,6 +165,28 @@ impl ServiceHealth {
         let task = self.runtime.spawn(serve_listener(listener, self.connections.clone(), page));
         Ok(OpenListener { socket, task: task.abort_handle() })
     }
+}
+
+/// Whether health checks listen somewhere else now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// They do, and nothing is open before the next sync.
+    Yes,
+    /// They do not.
+    No,
+}
+
+fn of_family(family: Family, mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    addresses.retain(|address| Family::of(*address) == family);
+    if addresses.is_empty() || addresses.iter().any(IpAddr::is_unspecified) {
+        addresses = vec![match family {
+            Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+            Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
+        }];
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 #[derive(Debug)]

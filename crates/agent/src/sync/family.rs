@@ -17,7 +17,9 @@ use switchyard_plan::stale;
 use switchyard_serve::Moment;
 use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::{Metrics, Scope, SyncKind, Table};
-use switchyard_serve::service_health::{HealthCheck, ServiceHealth};
+use switchyard_serve::service_health::{HealthCheck, Moved, ServiceHealth};
+
+use crate::settings::health_check_addresses;
 
 /// A sync that takes longer than this says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -81,7 +83,8 @@ impl FamilySync {
 
     /// Replaces facts and wishes.
     pub fn settle(&mut self, settings: Settings) {
-        if self.book().settings().node_name != settings.node_name {
+        let moved = self.health_ports.listen_on(health_check_addresses(&settings));
+        if moved == Moved::Yes || self.book().settings().node_name != settings.node_name {
             self.health_state = HealthPorts::Stale;
         }
         self.mode.settle(settings);

@@ -159,3 +159,23 @@ fn names_are_escaped() {
     assert_eq!(value["service"]["namespace"], "a\"\n");
     assert_eq!(value["service"]["name"], "b\\");
 }
+
+#[test]
+fn listens_where_it_is_told_to() {
+    let (mut fixture, port) = (fixture(Family::V4, vec![LOOPBACK]), free_port());
+    let wanted = wanted(&[("web", port, 1)]);
+    assert!(fixture.checks.sync(&wanted).is_empty());
+    assert_eq!(fixture.checks.listen_on(vec![LOOPBACK]), Moved::No);
+    assert!(first_line(port).is_some());
+    // Another address of the node, in place of the first.
+    let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+    assert_eq!(fixture.checks.listen_on(vec![other, LOOPBACK.to_canonical(), other]), Moved::Yes);
+    assert_eq!(fixture.checks.listen_on(vec![other]), Moved::Yes);
+    assert!(fixture.checks.sync(&wanted).is_empty());
+    assert!(first_line(port).is_none());
+    assert!(std::net::TcpStream::connect(SocketAddr::new(other, port)).is_ok());
+    // Without any of the family it is every address.
+    assert_eq!(fixture.checks.listen_on(vec![IpAddr::V6(Ipv6Addr::LOCALHOST)]), Moved::Yes);
+    assert!(fixture.checks.sync(&wanted).is_empty());
+    assert!(first_line(port).is_some());
+}
