@@ -1,9 +1,14 @@
 //! What another program may do to our table.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use proptest::sample::Index;
 use switchyard_model::Family;
-use switchyard_netlink::nftables::{Batch, Chain, Element, Expression, Nft, Rule, Verdict};
+use switchyard_netlink::nftables::{
+    Batch, Chain, DataType, Element, ElementData, Expression, Extent, Fields, Nft, Rule, Set, SetData,
+    TableId, Value, Verdict,
+};
 
 use super::dump::table;
 
@@ -20,10 +25,16 @@ pub(crate) enum Harm {
     DeleteRule(Index),
     /// A set loses an element.
     DeleteElement(Index, Index),
+    /// A set gets an element more, next to one that it has.
+    AddElement(Index, Index),
+    /// An element leads elsewhere.
+    TurnElement(Index, Index),
     /// A set loses all elements.
     FlushSet(Index),
     /// A chain appears that leads nowhere.
     AddChain,
+    /// A set appears that nobody uses.
+    AddSet,
 }
 
 /// Any deed.
@@ -35,8 +46,11 @@ pub(crate) fn harm() -> impl Strategy<Value = Harm> {
         2 => index().prop_map(Harm::AddRule),
         2 => index().prop_map(Harm::DeleteRule),
         4 => (index(), index()).prop_map(|(set, element)| Harm::DeleteElement(set, element)),
+        4 => (index(), index()).prop_map(|(set, element)| Harm::AddElement(set, element)),
+        4 => (index(), index()).prop_map(|(set, element)| Harm::TurnElement(set, element)),
         2 => index().prop_map(Harm::FlushSet),
         1 => Just(Harm::AddChain),
+        1 => Just(Harm::AddSet),
     ]
 }
 
@@ -65,21 +79,66 @@ impl Harm {
                 batch.delete_rule(&id, &rule.chain, rule.handle.unwrap());
             }
             Self::DeleteElement(set, element) => {
-                let sets = nft.sets(&id).unwrap();
-                let set = set.get(&sets);
-                let mut elements: Vec<Element> = Vec::new();
-                nft.elements(&id, &set.name, &mut |element| elements.push(element)).unwrap();
-                elements.sort();
-                if !elements.is_empty() {
-                    batch.delete_elements(&id, &set.name, [element.get(&elements)]);
+                if let Some((set, element)) = pick(nft, &id, set, element) {
+                    batch.delete_elements(&id, &set, [&element]);
+                }
+            }
+            Self::AddElement(set, element) => {
+                if let Some((set, element)) = pick(nft, &id, set, element) {
+                    batch.add_elements(&id, &set, [&neighbour(element)]);
+                }
+            }
+            Self::TurnElement(set, element) => {
+                if let Some((set, element)) = pick(nft, &id, set, element) {
+                    batch.delete_elements(&id, &set, [&element]);
+                    batch.add_elements(&id, &set, [&turned(element)]);
                 }
             }
             Self::FlushSet(index) => {
                 let sets = nft.sets(&id).unwrap();
                 batch.flush_set(&id, &index.get(&sets).name);
             }
+            Self::AddSet => {
+                let key = Fields::Type(vec![DataType::Port]);
+                batch.add_set(&id, &Set::new("foreign", key, SetData::None));
+            }
             Self::AddChain => _ = batch.add_chain(&id, &Chain::regular("foreign")),
         }
         nft.commit(&batch).unwrap();
     }
+}
+
+/// An element of a set, if it has any. Ranges are left alone: their neighbours overlap.
+fn pick(nft: &mut Nft, id: &TableId, set: &Index, element: &Index) -> Option<(Arc<str>, Element)> {
+    let sets = nft.sets(id).unwrap();
+    let set = set.get(&sets);
+    let mut elements: Vec<Element> = Vec::new();
+    nft.elements(id, &set.name, &mut |found| elements.push(found)).unwrap();
+    elements.retain(|element| element.extent == Extent::Key);
+    elements.sort();
+    (!elements.is_empty()).then(|| (set.name.clone(), element.get(&elements).clone()))
+}
+
+/// The same with another port, slot or address, whichever the key ends with. Taken already in no story, and if so, harmless.
+fn neighbour(element: Element) -> Element {
+    let mut key = element.key.as_bytes().to_vec();
+    let at = key.len() - 3;
+    key[at] ^= 0x40;
+    Element { key: Value::new(&key), ..element }
+}
+
+/// The same key, leading to another port or to no chain; a set has nothing to turn.
+fn turned(element: Element) -> Element {
+    let data = match element.data {
+        ElementData::Value(value) => {
+            let mut bytes = value.as_bytes().to_vec();
+            let at = bytes.len() - 3;
+            bytes[at] ^= 0x40;
+            ElementData::Value(Value::new(&bytes))
+        }
+        ElementData::Verdict(Verdict::Drop) => ElementData::Verdict(Verdict::Return),
+        ElementData::Verdict(_) => ElementData::Verdict(Verdict::Drop),
+        other => other,
+    };
+    Element { data, ..element }
 }

@@ -219,7 +219,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => slice_name().prop_map(|(name, ..)| Step::Tell(Event::SliceGone(name))),
         1 => wishes().prop_map(Step::Settle),
         1 => Just(Step::Restart),
-        2 => harm().prop_map(Step::Harm),
+        3 => harm().prop_map(Step::Harm),
     ]
 }
 
