@@ -162,9 +162,10 @@ fn a_fight_is_not_fought_without_end() {
     let repairs = || world.metric(REPAIRED, "IPv4");
     // So many happen in the first seconds, also if each rest is twice the one before.
     eventually("it fights back", || repairs() >= 6.0);
-    // The other family is served, and the process is alive.
+    // The other family is served, and the loop is not stuck.
+    world.write("service more cluster.5:80/tcp\nendpoint more n1.1:8080");
     let v6 = switchyard_model::Family::V6;
-    assert!(world.ask("n1.9", Tcp, "cluster.1:80", v6).name().is_some());
+    eventually("a change takes effect", || world.ask("n1.9", Tcp, "cluster.5:80", v6).name().is_some());
     assert_eq!(world.health("/livez").0, 200);
     let (fought, fighting) = (repairs(), began.elapsed());
     fighter.kill().unwrap();
@@ -176,9 +177,10 @@ fn a_fight_is_not_fought_without_end() {
     assert!(deleted >= 4, "{deleted}");
     // The last rest may be as long as the whole fight.
     let v4 = switchyard_model::Family::V4;
-    let is_back = || world.ask("n1.9", Tcp, "cluster.1:80", v4).name().is_some();
+    let is_back = || world.ask("n1.9", Tcp, "cluster.5:80", v4).name().is_some();
     assert!(within(PATIENCE + fighting, is_back), "{}", world.log());
     world.settle();
     world.assert_as_fresh();
+    assert!(!world.log().contains("refuses a service port"), "{}", world.log());
     assert_eq!(world.metric("switchyard_quarantined_objects", ""), 0.0, "{}", world.log());
 }
