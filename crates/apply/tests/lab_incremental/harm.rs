@@ -119,23 +119,21 @@ fn pick(nft: &mut Nft, id: &TableId, set: &Index, element: &Index) -> Option<(Ar
     (!elements.is_empty()).then(|| (set.name.clone(), element.get(&elements).clone()))
 }
 
-/// The same with another port, slot or address, whichever the key ends with. Taken already in no story, and if so, harmless.
+/// The same with another port, slot or address, whichever it ends with.
+fn shifted(value: &Value) -> Value {
+    let mut bytes = value.as_bytes().to_vec();
+    bytes.iter_mut().rev().nth(2).into_iter().for_each(|byte| *byte ^= 0x40);
+    Value::new(&bytes)
+}
+
 fn neighbour(element: Element) -> Element {
-    let mut key = element.key.as_bytes().to_vec();
-    let at = key.len() - 3;
-    key[at] ^= 0x40;
-    Element { key: Value::new(&key), ..element }
+    Element { key: shifted(&element.key), ..element }
 }
 
 /// The same key, leading to another port or to no chain; a set has nothing to turn.
 fn turned(element: Element) -> Element {
     let data = match element.data {
-        ElementData::Value(value) => {
-            let mut bytes = value.as_bytes().to_vec();
-            let at = bytes.len() - 3;
-            bytes[at] ^= 0x40;
-            ElementData::Value(Value::new(&bytes))
-        }
+        ElementData::Value(value) => ElementData::Value(shifted(&value)),
         ElementData::Verdict(Verdict::Drop) => ElementData::Verdict(Verdict::Return),
         ElementData::Verdict(_) => ElementData::Verdict(Verdict::Drop),
         other => other,
