@@ -33,28 +33,57 @@ struct Report {
     failures: Vec<String>,
 }
 
+/// How the agent learns what to do.
+#[derive(Clone, Copy, Debug)]
+enum Configured {
+    /// Flags only.
+    ByFlags,
+    /// The file that kubeadm writes, and no flag but the node's name.
+    ByFile,
+}
+
+impl std::fmt::Display for Configured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ByFlags => "flags",
+            Self::ByFile => "kubeadm's file",
+        })
+    }
+}
+
 #[test]
 fn iptables_nft() {
-    run_all(Variant::Nft, Scenario::read_all(&scenarios()).unwrap());
+    run_all(Variant::Nft, Configured::ByFlags);
+}
+
+#[test]
+fn iptables_nft_with_the_file_of_kubeadm() {
+    run_all(Variant::Nft, Configured::ByFile);
 }
 
 #[test]
 fn iptables_legacy() {
-    run_all(Variant::Legacy, Scenario::read_all(&scenarios()).unwrap());
+    run_all(Variant::Legacy, Configured::ByFlags);
 }
 
 #[test]
 fn nftables() {
-    run_all(Variant::Nftables, Scenario::read_all(&scenarios()).unwrap());
+    run_all(Variant::Nftables, Configured::ByFlags);
+}
+
+#[test]
+fn nftables_with_the_file_of_kubeadm() {
+    run_all(Variant::Nftables, Configured::ByFile);
 }
 
 /// `SCENARIO=name` in the environment picks those whose names contain the text.
-fn run_all(variant: Variant, mut all: Vec<Scenario>) {
+fn run_all(variant: Variant, configured: Configured) {
     let Some(lab) = Lab::new_or_skip() else { return };
     if !variant.is_usable(&lab) {
         return;
     }
     let started = Instant::now();
+    let mut all = Scenario::read_all(&scenarios()).unwrap();
     let picked = std::env::var("SCENARIO").unwrap_or_default();
     all.retain(|scenario| scenario.name.contains(&picked));
     let (next, report) = (AtomicUsize::new(0), Mutex::new(Report::default()));
@@ -62,7 +91,7 @@ fn run_all(variant: Variant, mut all: Vec<Scenario>) {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(scenario) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    run(scenario, variant, &report);
+                    run(scenario, variant, configured, &report);
                 }
             });
         }
@@ -70,13 +99,15 @@ fn run_all(variant: Variant, mut all: Vec<Scenario>) {
     let Report { flows, failures } = report.into_inner().unwrap_or_default();
     let (count, failed) = (all.len(), failures.len());
     let seconds = started.elapsed().as_secs_f32();
-    say(&format!("lab {variant}: {count} scenarios, {flows} flows, {failed} failed ({seconds:.0} s)"));
+    say(&format!(
+        "lab {variant}, {configured}: {count} scenarios, {flows} flows, {failed} failed ({seconds:.0} s)"
+    ));
     assert!(flows > 0 && failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-fn run(scenario: &Scenario, variant: Variant, report: &Mutex<Report>) {
+fn run(scenario: &Scenario, variant: Variant, configured: Configured, report: &Mutex<Report>) {
     let mut mine = Report::default();
-    if let Err(error) = play(scenario, variant, &mut mine) {
+    if let Err(error) = play(scenario, variant, configured, &mut mine) {
         mine.failures.push(format!("{}: {error:#}", scenario.name));
     }
     let Ok(mut report) = report.lock() else { return };
@@ -84,7 +115,12 @@ fn run(scenario: &Scenario, variant: Variant, report: &Mutex<Report>) {
     report.failures.extend(mine.failures);
 }
 
-fn play(scenario: &Scenario, variant: Variant, report: &mut Report) -> anyhow::Result<()> {
+fn play(
+    scenario: &Scenario,
+    variant: Variant,
+    configured: Configured,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let lab = Lab::new()?;
     let bench = Bench::new(&lab, variant)?;
     let stage = Stage::new(lab, scenario)?;
@@ -93,7 +129,10 @@ fn play(scenario: &Scenario, variant: Variant, report: &mut Report) -> anyhow::R
         bench.write_objects(&to_manifests(&step.objects, &Family::ALL))?;
         let patience = if agent.is_some() { TAKES_EFFECT } else { Duration::ZERO };
         if agent.is_none() {
-            let mut started = bench.start(&scenario.flags())?;
+            let mut started = match configured {
+                Configured::ByFlags => bench.start(&scenario.flags())?,
+                Configured::ByFile => bench.start_from_file(scenario)?,
+            };
             started.wait_until_synced()?;
             agent = Some(started);
         }

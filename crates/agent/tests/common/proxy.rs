@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
+use switchyard_lab::scenario::Scenario;
 use switchyard_lab::{Host, Lab, Node, Process};
 use tempfile::TempDir;
 
@@ -48,6 +49,22 @@ impl Bench {
         command.args(["--hostname-override=n1", "--iptables-min-sync-period=0s", "-v=4"]);
         command.args(["--healthz-bind-address=0.0.0.0:10256", "--metrics-bind-address=127.0.0.1:10249"]);
         command.args(flags.iter().map(AsRef::as_ref));
+        let process = self.node.start(&mut command, &self.path("agent.log"))?;
+        Ok(Agent { process, node: self.node.clone() })
+    }
+
+    /// Starts an agent as kubeadm's DaemonSet does: a file with its stock content, the node's name as the only flag, and the options of
+    /// a scenario in the file.
+    pub(crate) fn start_from_file(&self, scenario: &Scenario) -> anyhow::Result<Agent> {
+        let file = self.path("config.conf");
+        std::fs::write(&file, config_file(self.variant, scenario)?)?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        command.env("XTABLES_LOCKFILE", self.path("xtables.lock"));
+        command.arg("--config").arg(&file).arg("--hostname-override=n1");
+        command.arg("--manifests").arg(self.path("manifests"));
+        if let Some(backend) = self.variant.backend() {
+            command.arg(format!("--iptables-backend={backend}"));
+        }
         let process = self.node.start(&mut command, &self.path("agent.log"))?;
         Ok(Agent { process, node: self.node.clone() })
     }
@@ -144,6 +161,39 @@ impl Agent {
         ensure!(status.is_some_and(|s| s.success()), "after SIGTERM: {status:?}; log:\n{}", self.log_end());
         Ok(())
     }
+}
+
+/// kubeadm's file with some fields set.
+fn config_file(variant: Variant, scenario: &Scenario) -> anyhow::Result<String> {
+    let mut text = include_str!("../data/kubeadm-config.conf").to_owned();
+    let mut set = |stock: &str, line: &str| {
+        ensure!(text.matches(stock).count() == 1, "{stock:?} is not in the file, or twice");
+        text = text.replacen(stock, line, 1);
+        Ok(())
+    };
+    set("\nmode: \"\"\n", &format!("\nmode: {}\n", variant.mode_name()))?;
+    set("\nclusterCIDR: 10.244.0.0/16\n", &format!("\nclusterCIDR: \"{}\"\n", scenario.cluster_cidr()))?;
+    for (name, value) in &scenario.options {
+        match name.as_str() {
+            "cluster-cidr" => {}
+            "detect-local-mode" => set("detectLocalMode: \"\"", &format!("detectLocalMode: {value}"))?,
+            "pod-interface-name-prefix" => {
+                set("interfaceNamePrefix: \"\"", &format!("interfaceNamePrefix: {value}"))?
+            }
+            "iptables-localhost-nodeports" => {
+                set("localhostNodePorts: null", &format!("localhostNodePorts: {value}"))?
+            }
+            "masquerade-all" => {
+                let section =
+                    if variant == Variant::Nftables { "nftables:\n" } else { "localhostNodePorts: null\n" };
+                let stock = format!("{section}  masqueradeAll: false");
+                set(&stock, &format!("{section}  masqueradeAll: {value}"))?;
+            }
+            "nodeport-addresses" => set("nodePortAddresses: null", &format!("nodePortAddresses: [{value}]"))?,
+            other => bail!("the test does not know which field is --{other}"),
+        }
+    }
+    Ok(text)
 }
 
 /// The directory of the scenarios.

@@ -35,6 +35,14 @@ impl Variant {
         }
     }
 
+    /// The mode's name in a configuration file.
+    pub(crate) fn mode_name(self) -> &'static str {
+        match self {
+            Self::Nft | Self::Legacy => "iptables",
+            Self::Nftables => "nftables",
+        }
+    }
+
     /// The mode whose expectations count.
     pub(crate) fn mode(self) -> Mode {
         match self {
