@@ -27,7 +27,9 @@ use crate::sync::with_causes;
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// And this long between two looks.
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
-/// The same for our own tables, which go at once or not at all.
+/// How long a listener waits where nothing is wrong.
+const IDLE: Duration = Duration::from_secs(3600);
+/// Changes of our own tables within this time are answered once.
 const TABLE_LOOK: Duration = Duration::from_millis(20);
 /// A listener that fails is tried again after this.
 const REOPEN: Duration = Duration::from_secs(5);
@@ -60,25 +62,50 @@ pub fn start_nftables(board: &Arc<Board>, mut monitor: Monitor, ports: Vec<u32>)
 
 /// Any change of our tables that we did not make is harm: nobody else has business there.
 fn watch_tables(board: &Board, monitor: &mut Monitor, ports: &[u32]) -> Result<Infallible, NetlinkError> {
-    let mut harmed = BTreeSet::new();
-    let mut by = None;
+    let mut harm = Harm::default();
     loop {
-        let patience = if harmed.is_empty() { Duration::from_secs(3600) } else { TABLE_LOOK };
-        if monitor.wait(patience)? == Wake::TimedOut {
-            harmed.retain(|family| board.has_written(*family));
-            if !harmed.is_empty() {
-                board.harm(std::mem::take(&mut harmed), by.take().as_deref().unwrap_or("an unknown program"));
-            }
+        // Counted from the first change, not from the last: on a busy node it is never quiet.
+        let left = harm.since.map_or(IDLE, |since| TABLE_LOOK.saturating_sub(since.elapsed()));
+        if left.is_zero() || monitor.wait(left)? == Wake::TimedOut {
+            std::mem::take(&mut harm).tell(board);
             continue;
         }
         for change in monitor.read()? {
-            if let Some(family) = foreign(&change, ports) {
-                harmed.insert(family);
-            } else if change.kind == ChangeKind::NewGeneration && !harmed.is_empty() && by.is_none() {
-                by = writer(&change);
-            } else if change.kind == ChangeKind::Overrun {
-                harmed.extend(Family::ALL);
-            }
+            harm.note(&change, ports);
+        }
+    }
+}
+
+/// What other programs did to our tables since it was last told.
+#[derive(Debug, Default)]
+struct Harm {
+    since: Option<Instant>,
+    families: BTreeSet<Family>,
+    by: Option<String>,
+}
+
+impl Harm {
+    fn note(&mut self, change: &Change, ports: &[u32]) {
+        if let Some(family) = foreign(change, ports) {
+            self.families.insert(family);
+        } else if change.kind == ChangeKind::Overrun {
+            self.families.extend(Family::ALL);
+        } else if change.kind == ChangeKind::NewGeneration
+            && !self.families.is_empty()
+            && !ports.contains(&change.port)
+        {
+            // It closes the transaction whose changes came before it.
+            self.by = self.by.take().or_else(|| writer(change));
+        }
+        if !self.families.is_empty() {
+            self.since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn tell(mut self, board: &Board) {
+        self.families.retain(|family| board.has_written(*family));
+        if !self.families.is_empty() {
+            board.harm(self.families, self.by.as_deref().unwrap_or("an unknown program"));
         }
     }
 }
@@ -137,7 +164,7 @@ fn listen_once(board: &Board, programs: &[Iptables]) -> Result<(), NetlinkError>
     let mut seen = Seen::default();
     loop {
         // While something was seen, a little quiet is waited for, so that a whole reload is answered once.
-        let patience = if seen.is_empty() { Duration::from_secs(3600) } else { FLUSH_LOOK };
+        let patience = if seen.is_empty() { IDLE } else { FLUSH_LOOK };
         match monitor.wait(patience)? {
             Wake::Ready => {
                 for change in monitor.read()? {
@@ -265,6 +292,37 @@ mod tests {
             pid: None,
             program: None,
         }
+    }
+
+    #[test]
+    fn our_own_writes_are_no_harm_and_the_writer_of_others_is_known() {
+        let (ours, theirs) = (7, 9);
+        let table = |port, kind| Change { port, ..change(kind, 2, TABLE, "") };
+        let generation = |port, name: &str| Change {
+            pid: Some(port),
+            program: Some(name.into()),
+            port,
+            table: None,
+            ..change(ChangeKind::NewGeneration, 0, "", "")
+        };
+        let mut harm = Harm::default();
+        // The kernel itself forgets a sticky client; we write; somebody writes to another table.
+        harm.note(&table(0, ChangeKind::DeleteElements), &[ours]);
+        harm.note(&table(ours, ChangeKind::NewElements), &[ours]);
+        harm.note(&generation(ours, "switchyard"), &[ours]);
+        harm.note(&Change { port: theirs, ..change(ChangeKind::DeleteTable, 2, "nat", "") }, &[ours]);
+        harm.note(&generation(theirs, "iptables"), &[ours]);
+        assert!(harm.families.is_empty() && harm.since.is_none() && harm.by.is_none());
+        harm.note(&table(theirs, ChangeKind::DeleteTable), &[ours]);
+        harm.note(&generation(theirs, "nft"), &[ours]);
+        harm.note(&generation(theirs, "later"), &[ours]);
+        assert_eq!(harm.families, BTreeSet::from([Family::V4]));
+        assert_eq!(harm.by.as_deref(), Some("nft (process 9)"));
+        // Nobody can say who it was when notifications were lost.
+        let mut lost = Harm::default();
+        lost.note(&change(ChangeKind::Overrun, 0, "", ""), &[ours]);
+        lost.note(&generation(ours, "switchyard"), &[ours]);
+        assert_eq!((lost.families.len(), lost.by), (2, None));
     }
 
     #[test]

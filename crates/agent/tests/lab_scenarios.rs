@@ -3,6 +3,8 @@
 //! Besides the flows, each scenario shows that the agent does not take its own writes for somebody else's, that rules outlive it,
 //! that `--cleanup` leaves nothing, and in nftables mode that `nft` can list what it wrote.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 #[macro_use]
 #[path = "common/all.rs"]
 mod common;

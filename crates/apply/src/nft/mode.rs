@@ -172,6 +172,8 @@ impl NftMode {
 
     fn full_once(&mut self, report: &mut Report) -> Result<(), Failed> {
         let family = self.family();
+        // Everything is looked at from here on, whatever was missed before.
+        self.writer.take_doubt();
         let generation = self.writer.nft().generation()?;
         let observed = observe::observe(self.writer.nft(), family, &self.planner.chains())?;
         report.planned += self.planner.book().ports().len();
