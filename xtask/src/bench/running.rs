@@ -23,8 +23,8 @@ const FULL_SYNCS: &str = "kubeproxy_sync_full_proxy_rules_duration_seconds_count
 const DONE: &str = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"}";
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 10249);
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Longer than the agent's own look at all files, after which nothing is left to do.
-pub(super) const SETTLE: Duration = Duration::from_secs(7);
+/// Long enough for what follows a sync: files are looked at once more, old rules of other modes are removed.
+pub(super) const SETTLE: Duration = Duration::from_secs(4);
 
 /// A running agent. Killed when dropped.
 pub(super) struct Running {
