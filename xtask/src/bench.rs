@@ -101,13 +101,22 @@ struct Measured {
     value: String,
     wanted: &'static str,
     goal: Goal,
+    /// The seconds behind a median, in the order in which they were measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    runs: Vec<f64>,
 }
 
 impl Measured {
     /// A value without a goal.
     fn info(services: u32, what: impl Into<String>, value: impl Into<String>) -> Self {
         let (what, value) = (what.into(), value.into());
-        Self { services: Some(services), what, value, wanted: "", goal: Goal::None }
+        Self { services: Some(services), what, value, wanted: "", goal: Goal::None, runs: Vec::new() }
+    }
+
+    /// The median of times, without a goal.
+    fn times(services: u32, what: &str, times: &[Duration]) -> Self {
+        let runs = times.iter().map(Duration::as_secs_f64).collect();
+        Self { runs, ..Self::info(services, format!("{what} (median)"), duration(median(times.to_vec()))) }
     }
 
     /// The same value with a goal.

@@ -63,7 +63,11 @@ fn at(measured: &Measured) -> String {
 pub(super) fn loose(measured: &[Measured]) -> Vec<String> {
     let line = |m: &Measured| match m.wanted {
         "" => format!("{}: {}", m.what, m.value),
-        wanted => format!("{}: {} (goal: {wanted}; {})", m.what, m.value, verdict(&[m])),
+        wanted => {
+            let verdict = verdict(&[m]);
+            let verdict = if verdict.is_empty() { verdict } else { format!("; {verdict}") };
+            format!("{}: {} (goal: {wanted}{verdict})", m.what, m.value)
+        }
     };
     measured.iter().filter(|m| m.services.is_none()).map(line).collect()
 }
@@ -73,7 +77,7 @@ mod tests {
     use super::*;
 
     fn measured(services: u32, what: &str, value: &str, wanted: &'static str, goal: Goal) -> Measured {
-        Measured { services: Some(services), what: what.into(), value: value.into(), wanted, goal }
+        Measured::info(services, what, value).wanting(wanted, goal)
     }
 
     #[test]

@@ -43,6 +43,8 @@ struct Agent {
     services: u32,
     /// The megabytes that it may use, and how that is said.
     memory: Option<(f64, &'static str)>,
+    /// How much processor time it may use while idle.
+    idle: Option<Duration>,
     /// How soon a restart must be done.
     restart: Option<Duration>,
     /// How soon a deleted table must be back.
@@ -51,7 +53,7 @@ struct Agent {
 
 impl Agent {
     const fn new(services: u32) -> Self {
-        Self { services, memory: None, restart: None, repair: None }
+        Self { services, memory: None, idle: None, restart: None, repair: None }
     }
 }
 
@@ -63,10 +65,11 @@ pub(super) const FULL: Scale = Scale {
         Agent { repair: Some(Duration::from_millis(100)), ..Agent::new(1_000) },
         Agent {
             memory: Some((60.0, "under 60 MB")),
+            idle: Some(TICK),
             restart: Some(Duration::from_secs(1)),
             ..Agent::new(10_000)
         },
-        Agent { memory: Some((250.0, "under 250 MB")), ..Agent::new(50_000) },
+        Agent { memory: Some((250.0, "under 250 MB")), idle: Some(TICK), ..Agent::new(50_000) },
     ],
     most: 60_000,
     changes: 500,
@@ -88,6 +91,8 @@ namespace, so the second time is the limit. Then the real agent on a node of the
 const FIRST_SYNC_GOAL: f64 = 2.5;
 const CHANGE_GOAL: Duration = Duration::from_micros(500);
 const FLAT_GOAL: f64 = 1.5;
+/// The least that the kernel counts for a process.
+const TICK: Duration = Duration::from_millis(10);
 const OPS_GOAL: usize = 6;
 
 /// Everything at one size.
@@ -134,26 +139,20 @@ fn ratio(ours: Duration, kernels: Duration) -> f64 {
     ours.as_secs_f64() / kernels.as_secs_f64().max(1e-9)
 }
 
-fn list(times: &[Duration]) -> String {
-    times.iter().map(|time| duration(*time)).collect::<Vec<_>>().join(", ")
-}
-
 fn first_ratio(load: &Load) -> f64 {
     ratio(median(load.first.clone()), median(load.kernel.clone()))
 }
 
 fn first_sync(load: &Load, sizes: Sizes) -> [Measured; 5] {
     let info = |what: &str, value: String| Measured::info(load.services, what, value);
+    let timed = |what: &str, times: &[Duration]| Measured::times(load.services, what, times);
     let ratio = first_ratio(load);
     let times = info("first sync, times the kernel's own (medians)", format!("{ratio:.2}"));
     let is_judged = load.services == sizes.nftables.judged;
     [
-        info("first sync, last object received to committed", list(&load.first)),
-        info(
-            "of it, following objects until the mode is called (median)",
-            duration(median(load.following.clone())),
-        ),
-        info("the kernel alone, one prepared batch", list(&load.kernel)),
+        timed("first sync, last object received to committed", &load.first),
+        timed("of it, following objects until the mode is called", &load.following),
+        timed("the kernel alone, one prepared batch", &load.kernel),
         info("elements, bytes of that batch", format!("{}, {}", load.elements, load.bytes)),
         if is_judged {
             times.wanting("at most 2.5", Goal::met(ratio <= FIRST_SYNC_GOAL).at(sizes))
@@ -193,6 +192,7 @@ fn flatness(measured: &[AtSize], sizes: Sizes) -> Option<Measured> {
         value: format!("{value:.2}"),
         wanted: "under 1.5",
         goal: Goal::met(value < FLAT_GOAL).at(sizes),
+        runs: Vec::new(),
     })
 }
 

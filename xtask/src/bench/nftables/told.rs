@@ -1,20 +1,18 @@
 //! What was seen of the real agent, as values of the report.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::super::{Goal, Measured, duration, median};
+use super::Agent;
 use super::node::Seen;
-use super::{Agent, list};
 
-const TICK: Duration = Duration::from_millis(10);
 /// What a program does that looks at rules.
 const SOCKET_CALLS: [&str; 7] =
     ["sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "socket"];
 
 pub(super) fn of_agent(seen: &Seen, agent: &Agent) -> Vec<Measured> {
     let mut lines = memory(seen, agent);
-    lines.extend(idle(seen));
+    lines.extend(idle(seen, agent));
     lines.extend(restart(seen, agent));
     lines
 }
@@ -42,15 +40,16 @@ fn memory(seen: &Seen, agent: &Agent) -> Vec<Measured> {
     ]
 }
 
-fn idle(seen: &Seen) -> Vec<Measured> {
+fn idle(seen: &Seen, agent: &Agent) -> Vec<Measured> {
     let idle = &seen.idle;
     let while_idle =
         |what: &str, value: String| info(seen, &format!("{} s idle, {what}", idle.time.as_secs()), value);
-    let mut lines = vec![
-        while_idle("processor time", duration(idle.busy))
-            .wanting("less than a tick, 10 ms", Goal::met(idle.busy < TICK)),
-        while_idle("context switches", idle.switches.to_string()),
-    ];
+    let busy = while_idle("processor time", duration(idle.busy));
+    let busy = match agent.idle {
+        Some(limit) => busy.wanting("less than a tick, 10 ms", Goal::met(idle.busy < limit)),
+        None => busy,
+    };
+    let mut lines = vec![busy, while_idle("context switches", idle.switches.to_string())];
     if let Some(calls) = &idle.calls {
         let on_sockets: usize = SOCKET_CALLS.iter().filter_map(|name| calls.get(*name)).sum();
         lines.push(while_idle("system calls", counted(calls)));
@@ -79,7 +78,7 @@ fn restart(seen: &Seen, agent: &Agent) -> [Measured; 4] {
         false => format!("{}, generation changed", restart.ops),
     };
     let sync = again("sync by its own metric", duration(restart.sync));
-    let repaired = info(seen, "table deleted to table back, each time", list(&seen.repairs));
+    let repaired = Measured::times(seen.services, "agent, table deleted to table back", &seen.repairs);
     [
         again("operations written", written)
             .wanting("0", Goal::met(restart.is_untouched && restart.ops == 0.0)),
@@ -89,9 +88,7 @@ fn restart(seen: &Seen, agent: &Agent) -> [Measured; 4] {
         },
         again("start to done", duration(restart.start)),
         match agent.repair {
-            Some(limit) => {
-                repaired.wanting("median under 100 ms", Goal::met(median(seen.repairs.clone()) < limit))
-            }
+            Some(limit) => repaired.wanting("under 100 ms", Goal::met(median(seen.repairs.clone()) < limit)),
             None => repaired,
         },
     ]
