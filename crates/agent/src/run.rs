@@ -127,9 +127,11 @@ fn iptables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow:
 fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
     let wishes = nft::Config { mark: config.masquerade_mark, service_cidrs: Vec::new() };
     let mut modes: Vec<Box<dyn switchyard_apply::Mode>> = Vec::new();
+    // First, because it says what is missing.
+    let families = crate::probe::families_for_nftables()?;
     let monitor = Monitor::open().context("cannot listen to nf_tables")?;
     let mut ports = Vec::new();
-    for family in crate::probe::families_for_nftables()? {
+    for family in families {
         let book = Book::new(settle(config, node, family, addresses));
         let kernel = Nft::open().context("cannot talk to nf_tables")?;
         ports.push(kernel.port());
