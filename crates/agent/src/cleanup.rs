@@ -1,4 +1,5 @@
-//! `--cleanup`: removes what every mode may have left on this node, and nothing else. Needs no API server.
+//! `--cleanup`: removes what every mode may have left on this node, and nothing else. Needs no API server. The proxy
+//! itself removes here what other modes left, once its own rules stand.
 
 use anyhow::bail;
 use switchyard_apply::iptables::{
@@ -7,9 +8,9 @@ use switchyard_apply::iptables::{
 use switchyard_apply::ipvs;
 use switchyard_model::Family;
 use switchyard_netlink::nftables;
+use switchyard_plan::nft;
 
-use crate::flags::{Config, IptablesBackend};
-use crate::run::NFTABLES_TABLES;
+use crate::flags::{Config, IptablesBackend, Mode};
 use crate::sync::with_causes;
 
 /// Cleans up. Goes on after the first failure; fails if anything is left.
@@ -93,3 +94,50 @@ fn has_legacy_tables() -> bool {
         .iter()
         .any(|path| std::fs::read_to_string(path).is_ok_and(|names| !names.trim().is_empty()))
 }
+
+/// What other modes, and other proxies, left goes once our rules stand, so that no connection is without a proxy in
+/// between.
+pub(crate) fn remove_leftovers(mode: Mode) {
+    let names: &[&str] = match mode {
+        Mode::Iptables => &NFTABLES_TABLES,
+        Mode::Nftables => {
+            remove_iptables_leftovers();
+            &[KUBE_PROXY_TABLE]
+        }
+    };
+    for name in names {
+        for family in [switchyard_netlink::Family::V4, switchyard_netlink::Family::V6] {
+            match nftables::delete_table(family, name) {
+                Ok(nftables::Removed::Yes) => {
+                    tracing::info!(table = name, ?family, "removed the rules of nftables mode");
+                }
+                Ok(nftables::Removed::Absent) => {}
+                Err(error) => {
+                    tracing::warn!(cause = %with_causes(&error), table = name, "cannot remove the rules of nftables mode; run --cleanup");
+                }
+            }
+        }
+    }
+}
+
+/// Best effort: a node without the programs has no such rules either.
+fn remove_iptables_leftovers() {
+    for variant in variants(IptablesBackend::Auto) {
+        for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
+            let Ok(programs) = Iptables::probe(family, variant) else { continue };
+            let outcome = cleanup(&programs, &leftovers::of_every_mode());
+            if outcome.chains > 0 {
+                tracing::info!(%family, variant = variant.as_str(), chains = outcome.chains, "removed the rules of iptables mode");
+            }
+            for error in &outcome.errors {
+                tracing::warn!(%family, cause = %with_causes(error), "cannot remove rules of iptables mode; run --cleanup");
+            }
+        }
+    }
+}
+
+/// The table of kube-proxy's nftables mode.
+const KUBE_PROXY_TABLE: &str = "kube-proxy";
+
+/// Tables of nftables mode, kube-proxy's and ours.
+pub const NFTABLES_TABLES: [&str; 2] = [KUBE_PROXY_TABLE, nft::names::TABLE];

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`flags`] | reads and checks the command line and the configuration file |
 //! | [`settings`] | from flags and the Node object to the planner's settings |
+//! | [`kernel`] | what the kernel is told before the first rule |
+//! | [`config_file`] | watches the configuration file |
 //! | [`run`] | wires a proxy and runs it |
 //! | [`probe`] | which families a mode can serve here |
 //! | [`addresses`] | follows the addresses of this node |
@@ -18,9 +20,11 @@
 pub mod addresses;
 pub mod board;
 pub mod cleanup;
+pub mod config_file;
 pub mod demo;
 pub mod flags;
 pub mod guard;
+pub mod kernel;
 pub mod logging;
 pub mod pace;
 pub mod pages;

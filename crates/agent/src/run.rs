@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use switchyard_apply::iptables::mode::IptablesMode;
-use switchyard_apply::iptables::{
-    Iptables, IptablesError, Variant, VariantChoice, cleanup, family_usable, leftovers,
-};
+use switchyard_apply::iptables::{Iptables, IptablesError, Variant, VariantChoice, family_usable};
 use switchyard_apply::nft::mode::NftMode;
 use switchyard_apply::sysctl::Sysctl;
 use switchyard_model::{Family, Node};
 use switchyard_netlink::monitor::Monitor;
 use switchyard_netlink::nfacct::{Accounts, Available};
-use switchyard_netlink::nftables::{self, Nft};
+use switchyard_netlink::nftables::Nft;
 use switchyard_plan::book::Book;
 use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
 use switchyard_plan::iptables::{self, Counter, InvalidPackets, Planner};
@@ -30,14 +28,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Addresses;
 use crate::board::Board;
+use crate::config_file::Watch;
 use crate::flags::{
-    Config, IptablesBackend, LocalMode, Mode as ModeName, NodePortRanges, OnBindFailure, Source,
+    Config, IptablesBackend, LocalMode, Mode as ModeName, NodePortRanges, OnBindFailure, Source, Task,
 };
-use crate::guard;
 use crate::pace::Pace;
 use crate::pages;
 use crate::settings::{health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, NodeFacts, Waiting, with_causes};
+use crate::{guard, kernel};
 
 /// Everything is written again after this long; see `apply::iptables::mode`.
 const MAX_SYNC_INTERVAL: Duration = Duration::from_secs(3600);
@@ -72,6 +71,10 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     });
     let families_sync: Vec<FamilySync> = syncs.collect();
     allow_loopback_node_ports(&families_sync)?;
+    if config.task == Task::Init {
+        tracing::info!("what needs privileges is done; exiting, because of --init-only");
+        return Ok(());
+    }
     let settings_config = config.clone();
     let mode_name = config.mode;
     let sync_loop = Loop {
@@ -80,7 +83,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         pace: Pace::new(config.min_sync_period, config.sync_period, MAX_SYNC_INTERVAL),
         node_facts: node_facts(config),
         settle: Box::new(move |node, family| settle(&settings_config, node, family, &addresses)),
-        on_first_success: Some(Box::new(move || remove_leftovers(mode_name))),
+        on_first_success: Some(Box::new(move || crate::cleanup::remove_leftovers(mode_name))),
         health: health.clone(),
         metrics: metrics.clone(),
         waiting: Waiting::default(),
@@ -116,6 +119,7 @@ struct Tables {
 
 fn iptables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
     let programs = usable_programs(config.iptables_backend)?;
+    kernel::prepare(config)?;
     let wishes = iptables_config(config)?;
     let mode = |program: &Iptables| -> Box<dyn switchyard_apply::Mode> {
         let book = Book::new(settle(config, node, program.family(), addresses));
@@ -131,6 +135,7 @@ fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow:
     let families = crate::probe::families_for_nftables()?;
     let monitor = Monitor::open().context("cannot listen to nf_tables")?;
     let mut ports = Vec::new();
+    kernel::prepare(config)?;
     for family in families {
         let book = Book::new(settle(config, node, family, addresses));
         let kernel = Nft::open().context("cannot talk to nf_tables")?;
@@ -162,11 +167,19 @@ async fn serve(
     };
     let pages = pages::pages(config);
     let metrics_server = server::serve_metrics(listen(config.metrics), metrics.clone(), pages);
+    let file = config.config_file.as_deref().map(Watch::start).transpose()?;
+    let config_changed = async {
+        match &file {
+            Some(file) => file.changed().await,
+            None => std::future::pending().await,
+        }
+    };
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => tracing::info!("told to stop; the rules stay in place"),
         _ = interrupt.recv() => tracing::info!("interrupted; the rules stay in place"),
         end = source(config, node_name, sink(families, board, health, metrics)) => match end? {},
+        error = config_changed => return Err(error),
         end = health_server => match end? {},
         end = metrics_server => match end? {},
     }
@@ -344,53 +357,6 @@ fn allow_loopback_node_ports(families: &[FamilySync]) -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-/// What other modes, and other proxies, left goes once our rules stand, so that no connection is without a proxy in
-/// between.
-fn remove_leftovers(mode: ModeName) {
-    let names: &[&str] = match mode {
-        ModeName::Iptables => &NFTABLES_TABLES,
-        ModeName::Nftables => {
-            remove_iptables_leftovers();
-            &[KUBE_PROXY_TABLE]
-        }
-    };
-    for name in names {
-        for family in [switchyard_netlink::Family::V4, switchyard_netlink::Family::V6] {
-            match nftables::delete_table(family, name) {
-                Ok(nftables::Removed::Yes) => {
-                    tracing::info!(table = name, ?family, "removed the rules of nftables mode");
-                }
-                Ok(nftables::Removed::Absent) => {}
-                Err(error) => {
-                    tracing::warn!(cause = %with_causes(&error), table = name, "cannot remove the rules of nftables mode; run --cleanup");
-                }
-            }
-        }
-    }
-}
-
-/// Best effort: a node without the programs has no such rules either.
-fn remove_iptables_leftovers() {
-    for variant in crate::cleanup::variants(IptablesBackend::Auto) {
-        for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
-            let Ok(programs) = Iptables::probe(family, variant) else { continue };
-            let outcome = cleanup(&programs, &leftovers::of_every_mode());
-            if outcome.chains > 0 {
-                tracing::info!(%family, variant = variant.as_str(), chains = outcome.chains, "removed the rules of iptables mode");
-            }
-            for error in &outcome.errors {
-                tracing::warn!(%family, cause = %with_causes(error), "cannot remove rules of iptables mode; run --cleanup");
-            }
-        }
-    }
-}
-
-/// The table of kube-proxy's nftables mode.
-const KUBE_PROXY_TABLE: &str = "kube-proxy";
-
-/// Tables of nftables mode, kube-proxy's and ours.
-pub const NFTABLES_TABLES: [&str; 2] = [KUBE_PROXY_TABLE, nft::names::TABLE];
 
 fn wait_for(worker: &thread::JoinHandle<()>) {
     let end = std::time::Instant::now() + STOP_PATIENCE;

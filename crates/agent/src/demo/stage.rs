@@ -169,7 +169,8 @@ fn start_proxy(
         .arg(files)
         .args(["--hostname-override", node.name(), "--cluster-cidr", CLUSTER_CIDRS])
         .args(["--proxy-mode", flags.mode.as_str(), "--iptables-backend", backend])
-        .args(["--iptables-min-sync-period", "0s"])
+        // The limit of connections belongs to the machine, not to the demo.
+        .args(["--iptables-min-sync-period", "0s", "--conntrack-max-per-core", "0"])
         .env("XTABLES_LOCKFILE", scratch.join(format!("{}.lock", node.name())));
     Ok(lab.node(node).start(&mut command, &scratch.join(format!("{}.log", node.name())))?)
 }

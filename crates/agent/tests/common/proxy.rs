@@ -47,6 +47,8 @@ impl Bench {
         let mut command = self.command();
         command.arg("--manifests").arg(self.path("manifests"));
         command.args(["--hostname-override=n1", "--iptables-min-sync-period=0s", "-v=4"]);
+        // The limit belongs to the machine, not to the lab.
+        command.arg("--conntrack-max-per-core=0");
         command.args(["--healthz-bind-address=0.0.0.0:10256", "--metrics-bind-address=127.0.0.1:10249"]);
         command.args(flags.iter().map(AsRef::as_ref));
         let process = self.node.start(&mut command, &self.path("agent.log"))?;
@@ -165,7 +167,8 @@ impl Agent {
 
 /// kubeadm's file with some fields set.
 fn config_file(variant: Variant, scenario: &Scenario) -> anyhow::Result<String> {
-    let mut text = include_str!("../data/kubeadm-config.conf").to_owned();
+    // The limit of connections belongs to the machine, not to the lab.
+    let mut text = include_str!("../data/kubeadm-config.conf").replace("maxPerCore: null", "maxPerCore: 0");
     let mut set = |stock: &str, line: &str| {
         ensure!(text.matches(stock).count() == 1, "{stock:?} is not in the file, or twice");
         text = text.replacen(stock, line, 1);

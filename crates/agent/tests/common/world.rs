@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Flags of every run, without its source.
-    pub(crate) fn flags(&self) -> [String; 4] {
+    pub(crate) fn flags(&self) -> [String; 5] {
         flags(self.variant)
     }
 
@@ -300,12 +300,14 @@ impl World {
     }
 }
 
-fn flags(variant: Variant) -> [String; 4] {
+fn flags(variant: Variant) -> [String; 5] {
     [
         "--hostname-override=n1".to_owned(),
         variant.flag(),
         format!("--cluster-cidr={CLUSTER_CIDR}"),
         "--iptables-min-sync-period=0s".to_owned(),
+        // The limit belongs to the machine, not to the lab.
+        "--conntrack-max-per-core=0".to_owned(),
     ]
 }
 
