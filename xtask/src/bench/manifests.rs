@@ -16,7 +16,9 @@ const PER_FILE: u32 = 500;
 
 /// A directory of files, removed when dropped.
 pub(super) struct Manifests {
-    directory: TempDir,
+    path: PathBuf,
+    /// Around it, so that no other program writes beside it: the agent would look.
+    _directory: TempDir,
     services: u32,
     /// Services with a replaced endpoint. They stay changed, or a second change in a file would undo the first.
     changed: BTreeSet<u32>,
@@ -25,7 +27,9 @@ pub(super) struct Manifests {
 impl Manifests {
     pub(super) fn write(services: u32) -> Result<Self> {
         let directory = TempDir::with_prefix("switchyard-bench-")?;
-        let manifests = Self { directory, services, changed: BTreeSet::new() };
+        let path = directory.path().join("manifests");
+        fs::create_dir(&path)?;
+        let manifests = Self { path, _directory: directory, services, changed: BTreeSet::new() };
         for first in (0..services).step_by(PER_FILE as usize) {
             manifests.put(first)?;
         }
@@ -33,7 +37,7 @@ impl Manifests {
     }
 
     pub(super) fn path(&self) -> &Path {
-        self.directory.path()
+        &self.path
     }
 
     /// Replaces one endpoint of a Service: the file that holds it is renamed into place.

@@ -143,22 +143,24 @@ fn first_ratio(load: &Load) -> f64 {
     ratio(median(load.first.clone()), median(load.kernel.clone()))
 }
 
-fn first_sync(load: &Load, sizes: Sizes) -> [Measured; 5] {
+fn first_sync(load: &Load, sizes: Sizes) -> [Measured; 6] {
     let info = |what: &str, value: String| Measured::info(load.services, what, value);
     let timed = |what: &str, times: &[Duration]| Measured::times(load.services, what, times);
-    let ratio = first_ratio(load);
-    let times = info("first sync, times the kernel's own (medians)", format!("{ratio:.2}"));
+    let value = first_ratio(load);
+    let times = info("first sync, times the kernel's own (medians)", format!("{value:.2}"));
     let is_judged = load.services == sizes.nftables.judged;
+    let busy = ratio(median(load.first_busy.clone()), median(load.kernel_busy.clone()));
     [
         timed("first sync, last object received to committed", &load.first),
         timed("of it, following objects until the mode is called", &load.following),
         timed("the kernel alone, one prepared batch", &load.kernel),
         info("elements, bytes of that batch", format!("{}, {}", load.elements, load.bytes)),
         if is_judged {
-            times.wanting("at most 2.5", Goal::met(ratio <= FIRST_SYNC_GOAL).at(sizes))
+            times.wanting("at most 2.5", Goal::met(value <= FIRST_SYNC_GOAL).at(sizes))
         } else {
             times
         },
+        info("the same in processor time", format!("{busy:.2}")),
     ]
 }
 

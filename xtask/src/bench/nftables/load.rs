@@ -4,6 +4,7 @@
 //! the first sync and for single changes. Both take turns, so what else the machine does falls on both.
 
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use switchyard_apply::Mode;
@@ -21,6 +22,7 @@ use super::copy::{self, Copy, Difference};
 const RUNS: usize = 3;
 
 /// One size of cluster.
+#[derive(Default)]
 pub(super) struct Load {
     pub(super) services: u32,
     /// Last object received to committed.
@@ -29,6 +31,9 @@ pub(super) struct Load {
     pub(super) following: Vec<Duration>,
     /// The same elements as one prepared batch.
     pub(super) kernel: Vec<Duration>,
+    /// Both in processor time of this thread, to which others on the machine add little.
+    pub(super) first_busy: Vec<Duration>,
+    pub(super) kernel_busy: Vec<Duration>,
     /// Elements in the kernel, and bytes of the prepared batch.
     pub(super) elements: usize,
     pub(super) bytes: usize,
@@ -66,8 +71,7 @@ pub(super) struct Pair {
 
 impl Load {
     fn new(services: u32) -> Self {
-        let (first, following, kernel) = (Vec::new(), Vec::new(), Vec::new());
-        Self { services, first, following, kernel, elements: 0, bytes: 0 }
+        Self { services, ..Self::default() }
     }
 }
 
@@ -77,8 +81,9 @@ pub(super) fn first_syncs(services: u32) -> Result<(Load, Pair)> {
     let mut prepared: Option<(Copy, Batch)> = None;
     for run in 1..=RUNS {
         let (namespace, copy_namespace) = (private()?, private()?);
-        let Started { mode, tracker, following, time } = start(&namespace, services)?;
+        let Started { mode, tracker, following, time, busy: first_busy } = start(&namespace, services)?;
         load.first.push(time);
+        load.first_busy.push(first_busy);
         load.following.push(following);
         let mut reader = namespace.run(Nft::open)??;
         let (copy, batch) = match prepared.take() {
@@ -90,7 +95,9 @@ pub(super) fn first_syncs(services: u32) -> Result<(Load, Pair)> {
             }
         };
         let mut copied = copy_namespace.run(Nft::open)??;
+        let before = busy()?;
         load.kernel.push(copy::commit(&mut copied, &batch)?);
+        load.kernel_busy.push(busy()?.saturating_sub(before));
         (load.elements, load.bytes) = (copy.len(), batch.byte_length());
         if run == RUNS {
             let pair =
@@ -155,19 +162,30 @@ struct Started {
     tracker: Tracker,
     following: Duration,
     time: Duration,
+    busy: Duration,
 }
 
 /// Starts a mode: the time is that from the complete list of slices to the commit.
 fn start(namespace: &Namespace, services: u32) -> Result<Started> {
     let (mut tracker, slices) = cluster::without_slices(services);
     let mut mode = NftMode::new(namespace.run(Nft::open)??, cluster::nft_planner());
+    let before = busy()?;
     let begin = Instant::now();
     tracker.apply(slices);
     let changes = cluster::taken(&mut tracker);
     let following = begin.elapsed();
     sync(&mut mode, changes)?;
     let time = begin.elapsed();
-    Ok(Started { mode, tracker, following, time })
+    Ok(Started { mode, tracker, following, time, busy: busy()?.saturating_sub(before) })
+}
+
+/// The processor time of this thread so far, the kernel's work for it included.
+fn busy() -> Result<Duration> {
+    // The scheduler writes the time down when it is asked for another thread to run.
+    thread::yield_now();
+    let text = fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanoseconds = text.split_whitespace().next().context("an empty schedstat")?;
+    Ok(Duration::from_nanos(nanoseconds.parse().context("not a number in schedstat")?))
 }
 
 fn sync(mode: &mut NftMode, changes: PortChanges) -> Result<Report> {
