@@ -56,7 +56,7 @@ fn tables_of_others_are_untouched_also_by_cleanup() {
 #[test]
 fn a_busy_writer_does_not_keep_us_from_starting() {
     let Some(world) = World::new_or_skip(Variant::Nftables) else { return };
-    world.put_manifest("crowd.json", crowd(0..50).to_string().as_bytes());
+    world.put_manifest("crowd.json", crowd(0..1500).to_string().as_bytes());
     world.write(TWO);
     nft(world.n1(), "table inet busy { set s { type ipv4_addr; }\n}");
     let script = "while :; do nft 'add element inet busy s { 192.0.2.7 }; delete element inet busy s { 192.0.2.7 }' && echo written; done";
@@ -65,7 +65,7 @@ fn a_busy_writer_does_not_keep_us_from_starting() {
     eventually("the other program writes", || written() > 0);
     let before = written();
     world.start(&[]);
-    let is_there = || world.rules().contains(&crowd_ip(200, 49)) && is_idle(world.n1());
+    let is_there = || world.rules().contains(&crowd_ip(200, 1499)) && is_idle(world.n1());
     eventually("all is written", is_there);
     world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
     world.settle();

@@ -28,6 +28,19 @@ use crate::report::{Failure, Kind, Progress, Refused, Report};
 /// How often a sync starts over because another program wrote to nf_tables meanwhile, or an element was refused.
 const MAX_TRIES: usize = 64;
 
+/// How many of these tries are spoiled by other programs before their writes are not waited out any more: one that writes
+/// to its own tables all the time must not keep us from writing ours.
+const MAX_RACES: usize = 4;
+
+/// Whether a transaction holds if another program wrote since the kernel was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Race {
+    /// It does not, whatever the other program wrote.
+    Avoided,
+    /// It does. If our table was written to, the changes do not fit, or the listener tells.
+    Accepted,
+}
+
 /// Whether what the kernel holds is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
@@ -130,7 +143,11 @@ impl crate::Mode for NftMode {
             self.unconfirmed.extend(partial.replaced);
             report.planned += partial.planned;
             // If it is refused, another program may have been here: nobody is blamed before that is known.
-            if self.writer.write(&partial.ops, None, &mut report).is_ok() && !self.writer.take_doubt() {
+            let generation = self.writer.generation_for(&partial.ops);
+            let written = generation
+                .map_err(Failed::from)
+                .and_then(|generation| self.writer.write(&partial.ops, generation, &mut report));
+            if written.is_ok() && !self.writer.take_doubt() {
                 return self.finish(report);
             }
         } else {
@@ -156,10 +173,13 @@ impl NftMode {
 
     /// Reads, compares and writes, again if somebody else wrote meanwhile or a culprit was set aside.
     fn full(&mut self, report: &mut Report) {
+        let mut races = 0;
         for _ in 0..MAX_TRIES {
-            match self.full_once(report) {
+            let race = if races < MAX_RACES { Race::Avoided } else { Race::Accepted };
+            match self.full_once(race, report) {
                 Ok(()) if !self.writer.take_doubt() => return,
-                Ok(()) | Err(Failed { cause: Failure::Commit(CommitError::Raced), .. }) => {}
+                Ok(()) => {}
+                Err(Failed { cause: Failure::Commit(CommitError::Raced), .. }) => races += 1,
                 Err(Failed { culprit: Some(_), .. }) => {}
                 Err(Failed { cause, culprit: None }) => {
                     report.failure = Some(cause);
@@ -170,11 +190,11 @@ impl NftMode {
         report.failure = Some(Failure::Commit(CommitError::Raced));
     }
 
-    fn full_once(&mut self, report: &mut Report) -> Result<(), Failed> {
+    fn full_once(&mut self, race: Race, report: &mut Report) -> Result<(), Failed> {
         let family = self.family();
         // Everything is looked at from here on, whatever was missed before.
         self.writer.take_doubt();
-        let generation = self.writer.nft().generation()?;
+        let generation = Some(self.writer.nft().generation()?).filter(|_| race == Race::Avoided);
         let observed = observe::observe(self.writer.nft(), family, &self.planner.chains())?;
         report.planned += self.planner.book().ports().len();
         let written = match observed {
@@ -182,14 +202,19 @@ impl NftMode {
             Observed::Foreign => self.load(&[Change::DeleteTable], generation, report),
             Observed::Table(held) => {
                 self.planner.adopt(&held);
-                self.writer.write(&self.planner.repair(held), Some(generation), report)
+                self.writer.write(&self.planner.repair(held), generation, report)
             }
         };
         written.inspect_err(|failed| self.blame(failed, report))
     }
 
     /// The first write, after `before`.
-    fn load(&mut self, before: &[Change], generation: Generation, report: &mut Report) -> Result<(), Failed> {
+    fn load(
+        &mut self,
+        before: &[Change],
+        generation: Option<Generation>,
+        report: &mut Report,
+    ) -> Result<(), Failed> {
         let planner = &self.planner;
         let everything = |each: &mut dyn FnMut(Op)| {
             before.iter().for_each(|change| each(Op { change: change.clone(), owner: None }));
@@ -200,7 +225,7 @@ impl NftMode {
             Err(failed) if failed.may_be_sent_otherwise() => {
                 let mut ops = Vec::new();
                 everything(&mut |op| ops.push(op));
-                self.writer.write(&ops, Some(generation), report)
+                self.writer.write(&ops, generation, report)
             }
             done => done,
         }

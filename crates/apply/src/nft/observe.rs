@@ -51,8 +51,11 @@ fn observe_once(
     want: &BTreeMap<String, Chain>,
 ) -> Result<Observed, NetlinkError> {
     let id = table(family);
-    if !nft.tables(wire(family))?.iter().any(|table| table.id == id) {
-        return Ok(Observed::Nothing);
+    match nft.tables(wire(family))?.into_iter().find(|table| table.id == id) {
+        None => return Ok(Observed::Nothing),
+        // Somebody switched all of it off.
+        Some(table) if table.is_dormant => return Ok(Observed::Foreign),
+        Some(_) => {}
     }
     let mut have = Ruleset::default();
     let mut shared = BTreeSet::new();

@@ -4,7 +4,7 @@
 //!
 //! Invariants
 //! - With a generation, nothing is written if another program wrote since; several transactions follow each other
-//!   without a gap.
+//!   without a gap. Without one, changes are written whatever happened since they were planned.
 //! - What goes, goes in a transaction of its own after everything else: kernels before 6.2 refuse to delete a chain
 //!   together with the last element that leads to it.
 //! - A large write is not listened to: the kernel would tell us each of its elements. Whether another program wrote
@@ -98,26 +98,28 @@ impl Writer {
     pub(super) fn stream(
         &mut self,
         fill: impl FnOnce(&mut dyn FnMut(Op)),
-        after: Generation,
+        after: Option<Generation>,
         report: &mut Report,
     ) -> Result<(), Failed> {
-        let mut stream = Stream::new(Batch::only_after(after), self.family);
+        let mut stream = Stream::new(batch(after), self.family);
         fill(&mut |op| stream.put(&op));
         let (batch, changes) = stream.finish();
-        self.send(&batch, changes, Some(after), report).map_err(Failed::from)
+        self.send(&batch, changes, after, report).map_err(Failed::from)
+    }
+
+    /// The generation to give to [`Self::write`] for changes of what the kernel is known to hold: only those need one that
+    /// nobody listens to.
+    pub(super) fn generation_for(&mut self, ops: &[Op]) -> Result<Option<Generation>, NetlinkError> {
+        if self.is_loud(ops.len()) { self.nft.generation().map(Some) } else { Ok(None) }
     }
 
     /// Changes in order; in several transactions if one is too large.
     pub(super) fn write(
         &mut self,
         ops: &[Op],
-        after: Option<Generation>,
+        mut after: Option<Generation>,
         report: &mut Report,
     ) -> Result<(), Failed> {
-        let mut after = match after {
-            None if self.is_loud(ops.len()) => Some(self.nft.generation()?),
-            known => known,
-        };
         let removals = ops.iter().rposition(|op| !is_removal(op)).map_or(0, |last| last + 1);
         let (first, then) = ops.split_at(removals);
         self.write_pieces(first, &mut after, report)?;
@@ -133,7 +135,7 @@ impl Writer {
         if ops.is_empty() {
             return Ok(());
         }
-        let mut batch = after.map_or_else(Batch::new, Batch::only_after);
+        let mut batch = batch(*after);
         let sources = encode::with_sources(ops, self.family, &mut batch);
         match self.send(&batch, ops.len(), *after, report) {
             Ok(()) => {
@@ -169,7 +171,7 @@ impl Writer {
                 errno: nix::errno::Errno::EMSGSIZE,
             });
         }
-        let listener = self.listener.clone().filter(|_| changes > LOUD);
+        let listener = self.listener.clone().filter(|_| self.is_loud(changes));
         if let Some(listener) = &listener {
             listener.leave()?;
         }
@@ -191,6 +193,10 @@ impl Writer {
             }
         }
     }
+}
+
+fn batch(after: Option<Generation>) -> Batch {
+    after.map_or_else(Batch::new, Batch::only_after)
 }
 
 /// True if nothing else in a transaction can depend on it.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use switchyard_model::Family;
 use switchyard_netlink::nftables::{
-    Batch, Chain, DataType, Element, ElementData, Expression, Extent, Fields, Nft, Rule, Set, SetData,
+    Batch, Chain, DataType, Element, ElementData, Expression, Extent, Fields, Nft, Rule, Set, SetData, Table,
     TableId, Value, Verdict,
 };
 
@@ -17,6 +17,8 @@ use super::dump::table;
 pub(crate) enum Harm {
     /// The whole table goes.
     DeleteTable,
+    /// The table stays, but is switched off.
+    MakeDormant,
     /// A chain loses its rules.
     FlushChain(Index),
     /// A chain gets a rule more.
@@ -42,6 +44,7 @@ pub(crate) fn harm() -> impl Strategy<Value = Harm> {
     let index = any::<Index>;
     prop_oneof![
         1 => Just(Harm::DeleteTable),
+        1 => Just(Harm::MakeDormant),
         2 => index().prop_map(Harm::FlushChain),
         2 => index().prop_map(Harm::AddRule),
         2 => index().prop_map(Harm::DeleteRule),
@@ -64,6 +67,7 @@ impl Harm {
         let mut batch = Batch::new();
         match self {
             Self::DeleteTable => _ = batch.delete_table(&id),
+            Self::MakeDormant => _ = batch.add_table(&Table { is_dormant: true, ..Table::new(id.clone()) }),
             Self::FlushChain(index) => {
                 let chains = nft.chains(&id).unwrap();
                 batch.flush_chain(&id, &index.get(&chains).name);
