@@ -23,6 +23,17 @@ pub struct Decoded {
     pub configuration: Configuration,
     /// What strict decoding would have refused, for the log.
     pub complaints: Vec<String>,
+    /// Whether the least time between two writes is the operator's word.
+    pub pacing: Pacing,
+}
+
+/// Where the least time between two writes comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// Somebody set it.
+    Given,
+    /// It is kube-proxy's default.
+    Default,
 }
 
 /// Reads a configuration file.
@@ -49,10 +60,14 @@ pub fn decode(text: &str) -> Result<Decoded, Vec<Problem>> {
     if !problems.is_empty() {
         return Err(problems);
     }
+    let pacing = match configuration.of_mode().min_sync_period {
+        GoDuration::ZERO => Pacing::Default,
+        _ => Pacing::Given,
+    };
     configuration.fill_in();
     configuration.keep_only_the_mode();
     let complaints = document.complaint.into_iter().chain(unknown).collect();
-    Ok(Decoded { configuration, complaints })
+    Ok(Decoded { configuration, complaints, pacing })
 }
 
 /// Takes a key out that must have one certain value.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use switchyard_config::decode::Pacing;
 use switchyard_config::defaults::FlagsOfMode;
 use switchyard_config::slot::Slot;
 use switchyard_config::{Configuration, Problem, address, gates, number};
@@ -10,7 +12,7 @@ use switchyard_config::{Configuration, Problem, address, gates, number};
 use super::given::Given;
 use super::own::Own;
 use super::table::{FLAGS, Flag, Target, flag_of};
-use super::{Config, Flags, file, typed};
+use super::{Config, Flags, Mode, file, typed};
 
 /// Fields that are accepted and change nothing here.
 const WITHOUT_EFFECT: [&str; 14] = [
@@ -86,10 +88,10 @@ impl Flags {
         let (own, from_flags) = read_flags(&self.given, &mut problems);
         let mut told = from_flags.clone();
         let loaded = match own.config.as_str() {
-            "" => Some((from_flags, Origin::Flags)),
+            "" => Some((from_flags, Origin::Flags, pacing_of_flags(&self.given))),
             path => load(Path::new(path), &self.given, &mut problems, &mut notes),
         };
-        let Some((mut configuration, origin)) = loaded else { return Err(problems.0) };
+        let Some((mut configuration, origin, pacing)) = loaded else { return Err(problems.0) };
         configuration.fill_in_for_linux();
         override_host_name(&own, &mut configuration, &mut problems);
         problems.0.extend(configuration.check().iter().map(|problem| origin.line(problem)));
@@ -98,10 +100,23 @@ impl Flags {
             told.clone_from(&configuration);
         }
         let flags = flag_values(own.clone(), told);
-        match typed::config(&own, configuration, &origin, &mut problems) {
+        let typed = typed::config(&own, configuration, &origin, &mut problems);
+        match typed.map(|config| paced(config, pacing)) {
             Some(config) if problems.0.is_empty() => Ok(Config { notes, flags, ..config }),
             _ => Err(problems.0),
         }
+    }
+}
+
+fn pacing_of_flags(given: &Given) -> Pacing {
+    given.last("iptables-min-sync-period").map_or(Pacing::Default, |_| Pacing::Given)
+}
+
+/// In nftables mode a write costs what its change costs, so nothing waits unless the operator said so.
+fn paced(config: Config, pacing: Pacing) -> Config {
+    match (config.mode, pacing) {
+        (Mode::Nftables, Pacing::Default) => Config { min_sync_period: Duration::ZERO, ..config },
+        _ => config,
     }
 }
 
@@ -168,7 +183,7 @@ fn load(
     given: &Given,
     problems: &mut Problems,
     notes: &mut Vec<String>,
-) -> Option<(Configuration, Origin)> {
+) -> Option<(Configuration, Origin, Pacing)> {
     let decoded = match file::read(path) {
         Ok(decoded) => decoded,
         Err(lines) => {
@@ -194,7 +209,7 @@ fn load(
         }
     }
     configuration.logging.vmodule.extend(of_file);
-    Some((configuration, Origin::File(path.to_owned())))
+    Some((configuration, Origin::File(path.to_owned()), decoded.pacing))
 }
 
 fn override_host_name(own: &Own, configuration: &mut Configuration, problems: &mut Problems) {

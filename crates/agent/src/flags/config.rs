@@ -147,7 +147,7 @@ pub struct Config {
     pub masquerade: MasqueradeClusterIp,
     /// Time until a failed write is tried again. Above zero.
     pub sync_period: Duration,
-    /// Least time between two writes. Not above `sync_period`.
+    /// Least time between two writes. Not above `sync_period`. In nftables mode none, unless somebody set it.
     pub min_sync_period: Duration,
     /// The iptables variant.
     pub iptables_backend: IptablesBackend,

@@ -130,3 +130,25 @@ fn a_mode_that_is_not_there_can_still_be_written_and_cleaned_up() {
     assert_eq!(config(&[&flag, "--write-config-to=/x"]).task, Task::WriteConfig("/x".into()));
     assert_eq!(problems(&[&flag, "--init-only"]).len(), 1);
 }
+
+#[test]
+fn nftables_mode_waits_only_if_somebody_says_so() {
+    let second = Duration::from_secs(1);
+    let by_flags = |flags: &[&str]| config(flags).min_sync_period;
+    assert_eq!(by_flags(&[]), second);
+    assert_eq!(by_flags(&["--proxy-mode=nftables"]), Duration::ZERO);
+    assert_eq!(by_flags(&["--proxy-mode=nftables", "--iptables-min-sync-period=1s"]), second);
+    for (body, want) in [
+        ("mode: iptables\n", second),
+        ("mode: nftables\n", Duration::ZERO),
+        ("mode: nftables\nnftables: {minSyncPeriod: 0s}\n", Duration::ZERO),
+        ("mode: nftables\nnftables: {minSyncPeriod: 1s}\n", second),
+        ("mode: nftables\niptables: {minSyncPeriod: 2s}\n", Duration::ZERO),
+    ] {
+        let (_dir, flag) = file(body);
+        let got = config(&[&flag, "--iptables-min-sync-period=5s"]);
+        assert_eq!(got.min_sync_period, want, "{body}");
+        // What is written and shown stays kube-proxy's.
+        assert_ne!(got.configuration.of_mode().min_sync_period.to_std(), Some(Duration::ZERO), "{body}");
+    }
+}
