@@ -12,6 +12,7 @@
 //! | [`board`] | holds the latest changes between source and loop |
 //! | [`pace`] | decides when to sync; a pure function of time |
 //! | [`sync`] | the loop, and what follows a sync |
+//! | [`notices`] | what becomes a Kubernetes Event |
 //! | [`guard`] | notices when another program harms our rules |
 //! | [`cleanup`] | `--cleanup` |
 //! | [`demo`] | `switchyard demo` |
@@ -26,6 +27,7 @@ pub mod flags;
 pub mod guard;
 pub mod kernel;
 pub mod logging;
+pub mod notices;
 pub mod pace;
 pub mod pages;
 pub mod probe;

@@ -1,5 +1,7 @@
 //! Wires a proxy together and runs it until it is told to stop.
 
+mod sources;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -22,8 +24,7 @@ use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::Metrics;
 use switchyard_serve::server::{self, Listen};
 use switchyard_serve::service_health::ServiceHealth;
-use switchyard_source::cluster::ServiceCidrs;
-use switchyard_source::{Sink, SourceError, cluster, manifests};
+use switchyard_source::Sink;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Addresses;
@@ -32,11 +33,13 @@ use crate::config_file::Watch;
 use crate::flags::{
     Config, IptablesBackend, LocalMode, Mode as ModeName, NodePortRanges, OnBindFailure, Source, Task,
 };
+use crate::notices::Notices;
 use crate::pace::Pace;
 use crate::pages;
 use crate::settings::{health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, NodeFacts, Waiting, with_causes};
 use crate::{guard, kernel};
+use sources::{host_name, notices, source};
 
 /// Everything is written again after this long; see `apply::iptables::mode`.
 const MAX_SYNC_INTERVAL: Duration = Duration::from_secs(3600);
@@ -62,12 +65,13 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let health = Arc::new(ProxyHealth::new(config.sync_period));
     let metrics = pages::metrics(config, &families);
+    let notices = notices(config, &node_name, &runtime)?;
     let syncs = modes.into_iter().map(|mode| {
         let settings = mode.book().settings();
         let (family, addresses) = (settings.family, health_check_addresses(settings));
         let handle = runtime.handle().clone();
         let ports = ServiceHealth::new(family, handle, health.clone(), &node_name, addresses);
-        FamilySync::new(family, mode, ports)
+        FamilySync::new(family, mode, ports, notices.clone())
     });
     let families_sync: Vec<FamilySync> = syncs.collect();
     allow_loopback_node_ports(&families_sync)?;
@@ -86,6 +90,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         on_first_success: Some(Box::new(move || crate::cleanup::remove_leftovers(mode_name))),
         health: health.clone(),
         metrics: metrics.clone(),
+        notices: notices.clone(),
         waiting: Waiting::default(),
     };
     let worker = thread::Builder::new().name("sync".into()).spawn(move || sync_loop.run())?;
@@ -93,7 +98,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         None => guard::start(&board, programs, config.sync_period)?,
         Some(Tables { monitor, ports }) => guard::start_nftables(&board, monitor, ports)?,
     }
-    let outcome = runtime.block_on(serve(config, &node_name, &families, &board, &health, &metrics));
+    notices.starting();
+    let sink = sink(&families, &board, &health, &metrics);
+    let outcome = runtime.block_on(serve(config, &node_name, sink, &health, &metrics, &notices));
     board.stop();
     wait_for(&worker);
     runtime.shutdown_background();
@@ -150,10 +157,10 @@ fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow:
 async fn serve(
     config: &Config,
     node_name: &str,
-    families: &[Family],
-    board: &Arc<Board>,
+    sink: Sink,
     health: &Arc<ProxyHealth>,
     metrics: &Arc<Metrics>,
+    notices: &Notices,
 ) -> anyhow::Result<()> {
     let listen = |address| match config.on_bind_failure {
         OnBindFailure::Retry => Listen::Retrying(address),
@@ -178,10 +185,20 @@ async fn serve(
     tokio::select! {
         _ = terminate.recv() => tracing::info!("told to stop; the rules stay in place"),
         _ = interrupt.recv() => tracing::info!("interrupted; the rules stay in place"),
-        end = source(config, node_name, sink(families, board, health, metrics)) => match end? {},
+        end = source(config, node_name, sink) => match end? {},
         error = config_changed => return Err(error),
-        end = health_server => match end? {},
-        end = metrics_server => match end? {},
+        end = health_server => {
+            let Err(error) = end;
+            notices.no_health_server(with_causes(&error));
+            notices.last_words().await;
+            return Err(error.into());
+        }
+        end = metrics_server => {
+            let Err(error) = end;
+            notices.no_metrics_server(with_causes(&error));
+            notices.last_words().await;
+            return Err(error.into());
+        }
     }
     Ok(())
 }
@@ -198,41 +215,8 @@ fn sink(families: &[Family], board: &Arc<Board>, health: &Arc<ProxyHealth>, metr
     })
 }
 
-async fn source(
-    config: &Config,
-    node_name: &str,
-    sink: Sink,
-) -> Result<std::convert::Infallible, SourceError> {
-    match &config.source {
-        Source::Manifests { path } => {
-            let config = manifests::Config {
-                path: path.clone(),
-                node_name: node_name.to_owned(),
-                service_ranges: config.service_ranges.clone(),
-                max_file_bytes: manifests::MAX_FILE_BYTES,
-            };
-            manifests::run(config, sink).await
-        }
-        Source::Cluster { kubeconfig, master } => {
-            let config = cluster::Config {
-                kubeconfig: kubeconfig.clone(),
-                master: master.clone(),
-                node_name: node_name.to_owned(),
-                service_cidrs: match config.mode {
-                    ModeName::Nftables => ServiceCidrs::Watched,
-                    ModeName::Iptables => ServiceCidrs::Ignored,
-                },
-            };
-            cluster::run(config, sink).await
-        }
-    }
-}
-
 fn node_name(config: &Config) -> anyhow::Result<String> {
-    let host = nix::unistd::gethostname().context("cannot read the host name; pass --hostname-override")?;
-    config
-        .node_name(&host.to_string_lossy())
-        .ok_or_else(|| anyhow!("the host name is empty; pass --hostname-override"))
+    config.node_name(&host_name()?).ok_or_else(|| anyhow!("the host name is empty; pass --hostname-override"))
 }
 
 /// The iptables programs of every family that this node has.

@@ -9,6 +9,7 @@
 //! Why a thread and not a task? The programs and netlink sockets block, and a network namespace belongs to a thread.
 
 mod family;
+mod quarrel;
 mod told;
 
 use std::collections::BTreeMap;
@@ -24,9 +25,11 @@ use switchyard_serve::health::{Eligible, ProxyHealth};
 use switchyard_serve::metrics::Metrics;
 
 pub use family::{FamilySync, with_causes};
+use quarrel::{Alarm, Quarrel};
 use told::Told;
 
 use crate::board::{Board, Wake};
+use crate::notices::Notices;
 use crate::pace::{Next, Outcome, Pace};
 
 /// How long the own Node is waited for before rules are written without its facts.
@@ -37,9 +40,6 @@ const POD_RANGE_PATIENCE: Duration = Duration::from_secs(300);
 
 /// How long ServiceCIDRs are waited for. Without them a restart would take rules away and write them again.
 const CIDR_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Shortest and longest rest between two repairs, so that a fight with another program stays bounded.
-const REPAIR_REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 /// Works out the settings of a family from the own Node.
 pub type Settle = Box<dyn Fn(&Node, Family) -> Settings + Send>;
@@ -79,6 +79,8 @@ pub struct Loop {
     pub health: Arc<ProxyHealth>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+    /// Kubernetes Events.
+    pub notices: Notices,
     /// What was waiting but not committed.
     pub waiting: Waiting,
 }
@@ -93,8 +95,7 @@ pub struct Waiting {
     /// Whether the first lists have been taken.
     is_started: bool,
     told: Told,
-    /// Rest before the next repair, and when the last one was.
-    repair: Option<(Duration, Instant)>,
+    quarrel: Quarrel,
 }
 
 impl Loop {
@@ -106,7 +107,7 @@ impl Loop {
         }
         loop {
             if let Some(complaints) = self.board.complaints() {
-                self.waiting.told.complaints(complaints);
+                self.waiting.told.complaints(complaints, &self.notices);
             }
             let now = Instant::now();
             let deadline = match (self.pace.next(now), self.patience(started, now)) {
@@ -152,7 +153,7 @@ impl Loop {
 
     /// A repair that has to rest comes before a later deadline.
     fn earliest(&self, deadline: Option<Instant>) -> Option<Instant> {
-        let due = self.waiting.repair.map(|(rest, last)| last + rest).filter(|_| self.board.has_harm());
+        let due = self.waiting.quarrel.due().filter(|_| self.board.has_harm());
         [deadline, due].into_iter().flatten().min()
     }
 
@@ -162,14 +163,20 @@ impl Loop {
             return;
         }
         let now = Instant::now();
-        let (rest, last) = self.waiting.repair.unwrap_or((REPAIR_REST.0, now - REPAIR_REST.0));
-        let quiet = now.saturating_duration_since(last);
-        if quiet < rest {
+        if self.waiting.quarrel.due().is_some_and(|due| now < due) {
             return;
         }
-        let rest = if quiet > REPAIR_REST.1 * 2 { REPAIR_REST.0 } else { (rest * 2).min(REPAIR_REST.1) };
-        self.once(&self.board.take_harm());
-        self.waiting.repair = Some((rest, Instant::now()));
+        let harmed = self.board.take_harm();
+        let alarm = self.waiting.quarrel.repair(now);
+        for (family, by) in &harmed {
+            match alarm {
+                Some(Alarm::Begun) => self.notices.repaired(*family, by),
+                Some(Alarm::Stubborn) => self.notices.contested(*family, by),
+                None => {}
+            }
+        }
+        self.once(&harmed);
+        self.waiting.quarrel.repaired(Instant::now());
     }
 
     /// One run over all families. The rules of those that were harmed are not trusted.
@@ -203,8 +210,9 @@ impl Loop {
                 }
             }
         }
-        self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics);
-        self.waiting.told.left_out(self.families.iter().map(|sync| (sync.family(), sync.left_out())));
+        self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics, &self.notices);
+        let left_out = self.families.iter().map(|sync| (sync.family(), sync.left_out()));
+        self.waiting.told.left_out(left_out, &self.notices);
         let is_written = outcome == Outcome::Done && self.waiting.is_started;
         if let Some(act) = self.on_first_success.take_if(|_| is_written) {
             act();

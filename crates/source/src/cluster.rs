@@ -32,9 +32,11 @@ use tracing::info;
 
 use crate::convert::Interner;
 use crate::{Sink, SourceError};
+pub(crate) use connect::client;
 use desk::{Desk, EndpointsDesk, Services, Slices};
 use follow::{Follower, Patience, Selection};
 use outage::Outages;
+pub(crate) use outage::Trouble;
 use single::{CidrDesk, NodeDesk};
 
 /// A role or an API that is missing is asked for again after this time: clusters are upgraded.
@@ -76,7 +78,7 @@ struct Shared {
 ///
 /// If the configuration cannot work. Trouble with the server is retried instead.
 pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> {
-    let (client, server) = connect::client(&config).await?;
+    let (client, server) = client(&config).await?;
     info!(%server, "watching the API server");
     run_with(&client, &config, &server, sink).await
 }

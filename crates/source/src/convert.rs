@@ -25,7 +25,7 @@ pub(crate) use intern::Interner;
 pub(crate) use node::{node, service_cidr};
 pub(crate) use service::{FamilyWish, cluster_ip_wish, service};
 pub(crate) use slice::slice;
-pub(crate) use text::clip;
+pub(crate) use text::{clip, is_dns_label, is_dns_subdomain};
 
 use switchyard_model::{ObjectName, ServiceName, SliceName};
 
@@ -47,7 +47,7 @@ fn namespaced(
     let meta = findings.required(meta, "metadata")?;
     let namespace = findings.required(&meta.namespace, "metadata.namespace")?;
     let name = findings.required(&meta.name, "metadata.name")?;
-    if !text::is_dns_label(namespace) {
+    if !is_dns_label(namespace) {
         findings.set_aside("metadata.namespace", namespace, "not a DNS label");
         return None;
     }
@@ -62,12 +62,12 @@ fn namespaced(
 pub(crate) fn service_name(meta: &Lax<Meta>) -> Option<ServiceName> {
     let meta = meta.as_ref()?;
     let (namespace, name) = (meta.namespace.text(), meta.name.text());
-    (text::is_dns_label(namespace) && text::is_dns_label(name)).then(|| ServiceName::new(namespace, name))
+    (is_dns_label(namespace) && is_dns_label(name)).then(|| ServiceName::new(namespace, name))
 }
 
 /// The EndpointSlice that the object's own name means, whatever else is wrong with it.
 pub(crate) fn slice_name(meta: &Lax<Meta>) -> Option<SliceName> {
     let meta = meta.as_ref()?;
     let (namespace, name) = (meta.namespace.text(), meta.name.text());
-    (text::is_dns_label(namespace) && text::is_dns_subdomain(name)).then(|| SliceName::new(namespace, name))
+    (is_dns_label(namespace) && is_dns_subdomain(name)).then(|| SliceName::new(namespace, name))
 }

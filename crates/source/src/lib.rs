@@ -1,6 +1,7 @@
 //! Kubernetes objects, from an API server or from files, as model events.
 //!
-//! In: a running API server ([`cluster`]) or YAML and JSON files ([`manifests`]). Out: [`Event`]s into a [`Sink`].
+//! In: a running API server ([`cluster`]) or YAML and JSON files ([`manifests`]). Out: [`Event`]s into a [`Sink`];
+//! the other way, what operators should know becomes Kubernetes Events ([`events`]).
 //!
 //! Invariants
 //! - A complete list is sent only when it is complete: no outage, broken file or failed request ever looks like
@@ -12,6 +13,9 @@
 pub mod cluster;
 mod convert;
 mod error;
+pub mod events;
+#[cfg(test)]
+mod fake_server;
 mod ledger;
 pub mod manifests;
 mod wire;

@@ -21,6 +21,8 @@ use switchyard_serve::service_health::{HealthCheck, Moved, ServiceHealth};
 
 use crate::settings::health_check_addresses;
 
+use crate::notices::Notices;
+
 /// A sync that takes longer than this says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
@@ -48,11 +50,12 @@ pub struct FamilySync {
     triggers: Vec<SystemTime>,
     started: SystemTime,
     last_failure: Option<String>,
+    notices: Notices,
 }
 
 impl FamilySync {
     /// Nothing written yet.
-    pub fn new(family: Family, mode: Box<dyn Mode>, health_ports: ServiceHealth) -> Self {
+    pub fn new(family: Family, mode: Box<dyn Mode>, health_ports: ServiceHealth, notices: Notices) -> Self {
         Self {
             family,
             mode,
@@ -63,6 +66,7 @@ impl FamilySync {
             triggers: Vec::new(),
             started: SystemTime::now(),
             last_failure: None,
+            notices,
         }
     }
 
@@ -226,6 +230,7 @@ impl FamilySync {
         let wanted = wanted.into_iter().map(|(name, c)| (name, check(c))).collect();
         let errors = self.health_ports.sync(&wanted);
         for error in &errors {
+            self.notices.no_health_check(&error.service, with_causes(error));
             tracing::warn!(family = %self.family, cause = %with_causes(error), "a health-check node port is not open; it is tried again with the next sync");
         }
         self.health_state = if errors.is_empty() { HealthPorts::Current } else { HealthPorts::Stale };

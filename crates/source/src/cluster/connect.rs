@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(310);
 
 /// A client and the server's URL, for messages.
-pub(super) async fn client(config: &Config) -> Result<(Client, String), SourceError> {
+pub(crate) async fn client(config: &Config) -> Result<(Client, String), SourceError> {
     let mut client = client_config(config).await?;
     client.connect_timeout = Some(CONNECT_TIMEOUT);
     client.read_timeout = Some(READ_TIMEOUT);

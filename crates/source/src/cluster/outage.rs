@@ -13,7 +13,7 @@ use crate::convert::clip;
 
 /// Why a request or a watch did not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// Nobody listens there.
     Refused,
     /// No connection for another reason.
@@ -40,7 +40,7 @@ pub(super) enum Trouble {
 
 impl Trouble {
     /// Classifies an error of the client.
-    pub(super) fn of(error: &kube::Error) -> Self {
+    pub(crate) fn of(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(status),
             kube::Error::SerdeError(error) => Self::Garbled(clip(&error.to_string())),
@@ -70,7 +70,7 @@ impl Trouble {
     }
 
     /// Troubles of one kind that many watches have at once are one outage.
-    fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Refused => "connection refused",
             Self::Unreachable(_) => "unreachable",
@@ -92,7 +92,7 @@ impl Trouble {
     }
 
     /// More than the kind tells.
-    fn detail(&self) -> String {
+    pub(crate) fn detail(&self) -> String {
         match self {
             Self::Unreachable(text) | Self::Invalid(text) | Self::Garbled(text) => text.clone(),
             Self::Status(code, text) => format!("{code} {text}"),

@@ -2,7 +2,6 @@
 #![expect(clippy::needless_pass_by_value, reason = "rows of tables are written in place")]
 
 mod scenarios;
-mod server;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,7 +12,7 @@ use switchyard_model::Event;
 use tokio::sync::mpsc;
 
 use super::{Config, ServiceCidrs, run};
-use server::{FakeServer, Reply, Script, refusal, stream};
+use crate::fake_server::{FakeServer, Reply, Script, refusal, stream};
 
 /// An event as one line.
 fn show(event: &Event) -> String {

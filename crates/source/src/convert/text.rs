@@ -17,12 +17,12 @@ pub(crate) fn clip(text: &str) -> String {
 }
 
 /// RFC 1123 label: namespaces, Services (whose RFC 1035 names are a subset) and port names.
-pub(super) fn is_dns_label(text: &str) -> bool {
+pub(crate) fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_label_of_any_length(text)
 }
 
 /// RFC 1123 subdomain: EndpointSlices and nodes.
-pub(super) fn is_dns_subdomain(text: &str) -> bool {
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label_of_any_length)
 }
 

@@ -2,8 +2,8 @@
 
 use tokio::net::TcpListener;
 
-use super::server::status;
 use super::*;
+use crate::fake_server::status;
 
 /// Sends one streamed list, then keeps the watch open in the returned hand.
 fn streamed(objects: Vec<Value>, version: u32) -> (mpsc::UnboundedSender<Value>, Reply) {

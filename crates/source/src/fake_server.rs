@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// How a request is answered.
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// A status and a body.
     Whole(u16, Value),
     /// Lines of a watch, which stays open until the sender is dropped.
@@ -16,7 +16,7 @@ pub(super) enum Reply {
 }
 
 /// A stream that sends the given lines and then stays open as long as the other end is kept.
-pub(super) fn stream(lines: Vec<Value>) -> (mpsc::UnboundedSender<Value>, Reply) {
+pub(crate) fn stream(lines: Vec<Value>) -> (mpsc::UnboundedSender<Value>, Reply) {
     let (send, receive) = mpsc::unbounded_channel();
     for line in lines {
         send.send(line).expect("open");
@@ -25,22 +25,27 @@ pub(super) fn stream(lines: Vec<Value>) -> (mpsc::UnboundedSender<Value>, Reply)
 }
 
 /// A failure as the API server words it.
-pub(super) fn status(code: u16) -> Value {
+pub(crate) fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "", "code": code})
 }
 
 /// A whole answer that says no.
-pub(super) fn refusal(code: u16) -> Reply {
+pub(crate) fn refusal(code: u16) -> Reply {
     Reply::Whole(code, status(code))
 }
 
 /// A request: path and query.
-pub(super) type Script = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
+pub(crate) type Script = Arc<dyn Fn(&str, &str) -> Reply + Send + Sync>;
+
+/// Methods, paths and bodies of requests.
+pub(crate) type Bodies = Arc<Mutex<Vec<(String, String, Value)>>>;
 
 /// A server on loopback that answers by a script; requests are noted.
-pub(super) struct FakeServer {
-    pub(super) url: String,
-    pub(super) requests: Arc<Mutex<Vec<String>>>,
+pub(crate) struct FakeServer {
+    pub(crate) url: String,
+    pub(crate) requests: Arc<Mutex<Vec<String>>>,
+    /// Requests with a body: method, path and body.
+    pub(crate) bodies: Bodies,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -51,32 +56,33 @@ impl Drop for FakeServer {
 }
 
 impl FakeServer {
-    pub(super) async fn start(script: Script) -> Self {
+    pub(crate) async fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         Self::on(listener, script)
     }
 
-    pub(super) fn on(listener: TcpListener, script: Script) -> Self {
+    pub(crate) fn on(listener: TcpListener, script: Script) -> Self {
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let noted = requests.clone();
+        let (noted, bodies) = (requests.clone(), Bodies::default());
+        let kept = bodies.clone();
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((connection, _)) = listener.accept().await {
-                connections.spawn(serve(connection, script.clone(), noted.clone()));
+                connections.spawn(serve(connection, script.clone(), noted.clone(), kept.clone()));
             }
         });
-        Self { url, requests, task }
+        Self { url, requests, bodies, task }
     }
 
     /// How many requests had this text in path or query.
-    pub(super) fn count(&self, part: &str) -> usize {
+    pub(crate) fn count(&self, part: &str) -> usize {
         self.requests.lock().expect("a list").iter().filter(|request| request.contains(part)).count()
     }
 }
 
 /// Answers the requests of one connection.
-async fn serve(mut connection: TcpStream, script: Script, noted: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut connection: TcpStream, script: Script, noted: Arc<Mutex<Vec<String>>>, bodies: Bodies) {
     loop {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -89,6 +95,16 @@ async fn serve(mut connection: TcpStream, script: Script, noted: Arc<Mutex<Vec<S
         let target = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
         noted.lock().expect("a list").push(target.clone());
         let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+        let lower = head.to_lowercase();
+        let length = lower.split_once("content-length:").and_then(|(_, rest)| rest.lines().next());
+        let mut body = vec![0; length.and_then(|text| text.trim().parse().ok()).unwrap_or_default()];
+        if connection.read_exact(&mut body).await.is_err() {
+            return;
+        }
+        if let Ok(body) = serde_json::from_slice(&body) {
+            let method = head.split_whitespace().next().unwrap_or_default().to_owned();
+            bodies.lock().expect("a list").push((method, path.to_owned(), body));
+        }
         match script(path, query) {
             Reply::Whole(code, body) => {
                 let body = body.to_string();
