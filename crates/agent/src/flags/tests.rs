@@ -2,6 +2,7 @@
 
 mod every;
 mod files;
+mod recorded;
 
 use std::time::Duration;
 
