@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`flags`] | reads and checks the command line and the configuration file |
 //! | [`settings`] | from flags and the Node object to the planner's settings |
+//! | [`external_ips`] | leaves external IPs out if their gate is off |
 //! | [`kernel`] | what the kernel is told before the first rule |
 //! | [`config_file`] | watches the configuration file |
 //! | [`run`] | wires a proxy and runs it |
@@ -23,6 +24,7 @@ pub mod board;
 pub mod cleanup;
 pub mod config_file;
 pub mod demo;
+pub mod external_ips;
 pub mod flags;
 pub mod guard;
 pub mod kernel;

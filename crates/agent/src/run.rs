@@ -36,9 +36,9 @@ use crate::flags::{
 use crate::notices::Notices;
 use crate::pace::Pace;
 use crate::pages;
-use crate::settings::{health_check_addresses, settings};
+use crate::settings::{Misfits, complaints, health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, NodeFacts, Waiting, with_causes};
-use crate::{guard, kernel};
+use crate::{external_ips, guard, kernel};
 use sources::{host_name, notices, source};
 
 /// Everything is written again after this long; see `apply::iptables::mode`.
@@ -79,14 +79,17 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         tracing::info!("what needs privileges is done; exiting, because of --init-only");
         return Ok(());
     }
-    let settings_config = config.clone();
+    let (settings_config, served, misfits) = (config.clone(), families.clone(), Misfits::default());
     let mode_name = config.mode;
     let sync_loop = Loop {
         board: board.clone(),
         families: families_sync,
         pace: Pace::new(config.min_sync_period, config.sync_period, MAX_SYNC_INTERVAL),
         node_facts: node_facts(config),
-        settle: Box::new(move |node, family| settle(&settings_config, node, family, &addresses)),
+        settle: Box::new(move |node, family| {
+            misfits.tell(complaints(&settings_config, node, &served));
+            settle(&settings_config, node, family, &addresses)
+        }),
         on_first_success: Some(Box::new(move || crate::cleanup::remove_leftovers(mode_name))),
         health: health.clone(),
         metrics: metrics.clone(),
@@ -99,7 +102,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         Some(Tables { monitor, ports }) => guard::start_nftables(&board, monitor, ports)?,
     }
     notices.starting();
-    let sink = sink(&families, &board, &health, &metrics);
+    let sink = external_ips::gated(config, sink(&families, &board, &health, &metrics));
     let outcome = runtime.block_on(serve(config, &node_name, sink, &health, &metrics, &notices));
     board.stop();
     wait_for(&worker);

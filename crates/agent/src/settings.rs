@@ -7,6 +7,7 @@
 //! - Equal inputs, with the local addresses in any order, give equal settings.
 //! - A family that the operator said nothing about is served on all its addresses, as by kube-proxy.
 
+mod complaints;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,8 @@ use switchyard_model::{Family, Node};
 use switchyard_plan::settings::{LocalDetector, LoopbackNodePorts, NodePortAddresses, Settings};
 
 use crate::flags::{Config, LocalMode, NodePortRanges};
+
+pub use complaints::{Misfits, complaints};
 
 /// The settings of one family. `local_addresses` are those of all interfaces, with the interfaces' names.
 pub fn settings(

@@ -10,7 +10,8 @@ use crate::problem::{Problem, clip};
 const LIST: &str = include_str!("gates.txt");
 
 /// Gates that this program acts on.
-pub const HONOURED: [&str; 5] = [
+pub const HONOURED: [&str; 6] = [
+    "AllowServiceExternalIPs",
     "ComponentFlagz",
     "ComponentStatusz",
     "LoggingAlphaOptions",
