@@ -61,6 +61,13 @@ impl Notices {
         self.warn(self.node.clone(), "RulesContested", "BackOff", note);
     }
 
+    /// Rules could not be written.
+    pub fn sync_failed(&self, family: Family, cause: &str) {
+        let note =
+            format!("the {family} rules of this node's proxy cannot be written, it is tried again: {cause}");
+        self.warn(self.node.clone(), "SyncFailed", "WriteRules", note);
+    }
+
     /// An object is wrong, as a whole or in parts.
     pub fn wrong(&self, object: &ObjectName, complaints: &[Complaint]) {
         let problems: Vec<&str> = complaints.iter().map(|complaint| complaint.problem.as_str()).collect();

@@ -126,6 +126,7 @@ impl FamilySync {
             let text = with_causes(failure);
             health.failed(self.family, &text, Moment::now());
             if self.last_failure.as_ref() != Some(&text) {
+                self.notices.sync_failed(self.family, &text);
                 tracing::error!(family = %self.family, cause = %text, "sync failed; rules stay as they are and it is tried again");
             }
             self.last_failure = Some(text);
