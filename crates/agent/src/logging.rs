@@ -83,7 +83,12 @@ fn filter(verbosity: u32) -> Targets {
         6.. => LevelFilter::TRACE,
     };
     let others = if verbosity < 8 { LevelFilter::WARN } else { LevelFilter::DEBUG };
-    Targets::new().with_default(others).with_target("switchyard", ours)
+    // Says each failed request, which we say once and with what to do about it.
+    let requests = if verbosity < 8 { LevelFilter::OFF } else { others };
+    Targets::new()
+        .with_default(others)
+        .with_target("kube_client::client::builder", requests)
+        .with_target("switchyard", ours)
 }
 
 /// Escapes what must not reach a terminal or a line-by-line reader.
@@ -210,6 +215,7 @@ mod tests {
             tracing::info!(target: "hyper", "their-info");
             tracing::debug!(target: "h2", "their-debug");
             tracing::trace!(target: "rustls", "their-trace");
+            tracing::error!(target: "kube_client::client::builder", "their-request");
         };
         let heard = |verbosity| {
             let page = logged(Format::Text, verbosity, speak);
@@ -220,8 +226,8 @@ mod tests {
             (3, "our-info their-warn"),
             (4, "our-info our-debug their-warn"),
             (7, "our-info our-debug our-trace their-warn"),
-            (8, "our-info our-debug our-trace their-warn their-info their-debug"),
-            (u32::MAX, "our-info our-debug our-trace their-warn their-info their-debug"),
+            (8, "our-info our-debug our-trace their-warn their-info their-debug their-request"),
+            (u32::MAX, "our-info our-debug our-trace their-warn their-info their-debug their-request"),
         ] {
             assert_eq!(heard(verbosity), want, "-v {verbosity}");
         }

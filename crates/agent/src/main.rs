@@ -43,6 +43,9 @@ fn main() -> ExitCode {
 
 fn start(config: &Config) -> anyhow::Result<()> {
     logging::start(config.logging)?;
+    for (name, value) in &config.flags {
+        tracing::debug!("FLAG: --{name}={value:?}");
+    }
     match &config.task {
         Task::Proxy | Task::Init => run::run(config),
         Task::WriteConfig(path) => write_config(config, path),

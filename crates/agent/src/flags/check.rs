@@ -35,6 +35,10 @@ const WITHOUT_EFFECT: [&str; 14] = [
 /// Flags for which the file has no field, which change nothing here either.
 const FLAGS_WITHOUT_EFFECT: [&str; 2] = ["boot-id-file", "machine-id-file"];
 
+/// Flags that kube-proxy wants to get rid of, and what it has instead.
+const DEPRECATED: [(&str, &str); 2] =
+    [("healthz-port", "healthz-bind-address"), ("metrics-port", "metrics-bind-address")];
+
 /// Flags that an empty text leaves at their default.
 const EMPTY_IS_DEFAULT: [&str; 3] = ["bind-address", "healthz-bind-address", "metrics-bind-address"];
 
@@ -225,7 +229,7 @@ fn override_host_name(own: &Own, configuration: &mut Configuration, problems: &m
     configuration.hostname_override = name;
 }
 
-/// What was asked for and changes nothing, as notes.
+/// What was asked for and changes nothing, or will go, as notes.
 fn no_effect(given: &Given, configuration: &Configuration, origin: &Origin) -> Vec<String> {
     let (mut mine, mut default) = (configuration.clone(), Configuration::defaulted());
     let (mine, default) = (mine.slots(), default.slots());
@@ -237,7 +241,11 @@ fn no_effect(given: &Given, configuration: &Configuration, origin: &Origin) -> V
     let flags = given.flags().map(|(flag, _)| flag.name).filter(|name| FLAGS_WITHOUT_EFFECT.contains(name));
     let names: Vec<String> = fields.chain(flags.map(|name| format!("--{name}"))).collect();
     let gates = gates::without_effect(&configuration.feature_gates);
-    let mut notes = Vec::new();
+    let is_given = |name: &str| given.last(name).is_some();
+    let deprecated = DEPRECATED.iter().filter(|(name, _)| is_given(name));
+    let mut notes: Vec<String> = deprecated
+        .map(|(name, instead)| format!("--{name} is deprecated and will go; use --{instead}"))
+        .collect();
     if !names.is_empty() {
         notes.push(format!("accepted without effect: {}", names.join(", ")));
     }

@@ -127,6 +127,7 @@ fn addresses() {
     assert_eq!(healthz(&["--healthz-bind-address=[::]:1"]), "[::]:1");
     assert_eq!(healthz(&["--healthz-bind-address="]), "0.0.0.0:10256");
     assert_eq!(healthz(&["--healthz-port=0"]), "");
+    assert!(config(&["--healthz-port=0"]).notes[0].contains("deprecated"));
     assert_eq!(healthz(&["--bind-address=::1"]), "0.0.0.0:10256", "defaults are made before flags are read");
     assert_eq!(config(&["--metrics-bind-address=0.0.0.0"]).metrics.to_string(), "0.0.0.0:10249");
     for (args, want) in [

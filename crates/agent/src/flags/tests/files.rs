@@ -42,7 +42,7 @@ fn with_a_file_only_logging_the_host_name_and_tasks_count() {
     ];
     let got = config(&[&[flag.as_str()][..], &ignored].concat());
     let without = config(&[&flag]);
-    assert_eq!(got, Config { flags: got.flags.clone(), ..without });
+    assert_eq!(got, Config { flags: got.flags.clone(), notes: got.notes.clone(), ..without });
     assert_eq!((got.mode, got.hostname_override.as_deref()), (Mode::Nftables, Some("a")));
     assert_eq!(got.logging.verbosity, 1);
     let got = config(&[
