@@ -114,8 +114,9 @@ impl Poster {
                     self.fails(&trouble);
                     break;
                 }
+                // A server that is away, or busy, is told of by those who watch it.
                 trouble => {
-                    self.fails(&trouble);
+                    debug!(detail = trouble.detail(), "an Event cannot be written yet: {}", trouble.kind());
                     if attempt < TRIES {
                         sleep((RETRY_REST.0 * (1 << attempt.min(8))).min(RETRY_REST.1)).await;
                     }
