@@ -10,8 +10,9 @@ use switchyard_config::gates;
 use switchyard_model::Family;
 use switchyard_netlink::nfacct::Accounts;
 use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
-use switchyard_serve::metrics::{Feature, Metrics, Mode, PacketCounts, Stage};
+use switchyard_serve::metrics::{ApiAnswer, Feature, Metrics, Mode, PacketCounts, Stage};
 use switchyard_serve::server::{Flagz, Pages, Profiling, Statusz};
+use switchyard_source::cluster::{Answered, Observer};
 
 use crate::flags::{Config, Mode as ModeName};
 use crate::logging;
@@ -29,6 +30,15 @@ pub fn metrics(config: &Config, families: &[Family]) -> Arc<Metrics> {
         metrics.packets_counted(Box::new(packet_counts));
     }
     Arc::new(metrics)
+}
+
+/// Counts what the API server answers.
+pub fn observer(metrics: &Arc<Metrics>) -> Observer {
+    let metrics = metrics.clone();
+    Observer::new(move |answered| {
+        let Answered { host, method, status, took } = *answered;
+        metrics.api_answered(&ApiAnswer { host, method, status, took });
+    })
 }
 
 /// The pages of an agent that was told so.

@@ -65,7 +65,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let health = Arc::new(ProxyHealth::new(config.sync_period));
     let metrics = pages::metrics(config, &families);
-    let notices = notices(config, &node_name, &runtime)?;
+    let notices = notices(config, &node_name, &runtime, &metrics)?;
     let syncs = modes.into_iter().map(|mode| {
         let settings = mode.book().settings();
         let (family, addresses) = (settings.family, health_check_addresses(settings));
@@ -188,7 +188,7 @@ async fn serve(
     tokio::select! {
         _ = terminate.recv() => tracing::info!("told to stop; the rules stay in place"),
         _ = interrupt.recv() => tracing::info!("interrupted; the rules stay in place"),
-        end = source(config, node_name, sink) => match end? {},
+        end = source(config, node_name, sink, metrics) => match end? {},
         error = config_changed => return Err(error),
         end = health_server => {
             let Err(error) = end;

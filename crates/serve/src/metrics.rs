@@ -14,6 +14,7 @@
 //! both lines carry the full name, and has gauges whose names end in `_total`. Parsers of the classic format would
 //! take our counters for untyped samples.
 
+mod api;
 mod family;
 mod kubernetes;
 mod names;
@@ -30,6 +31,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use switchyard_model::Family;
 
 use crate::health::{Probe, Verdict};
+pub use api::ApiAnswer;
+use api::ApiMetrics;
 use family::{Counter, Gauge, Histogram, Series};
 pub use kubernetes::{Feature, Stage};
 use text::{Exposition, Labels};
@@ -107,6 +110,7 @@ pub struct Metrics {
     probes: [(Probe, Series<u16, Counter>); 2],
     packets: OnceLock<CountPackets>,
     features: OnceLock<Vec<Feature>>,
+    api: ApiMetrics,
     own: OwnMetrics,
 }
 
@@ -158,6 +162,7 @@ impl Metrics {
             probes: [(Probe::Healthz, codes()), (Probe::Livez, codes())],
             packets: OnceLock::new(),
             features: OnceLock::new(),
+            api: ApiMetrics::default(),
             own: OwnMetrics {
                 version: version.to_owned(),
                 quarantined: Mutex::default(),
@@ -256,6 +261,11 @@ impl Metrics {
         let _ = self.features.set(features);
     }
 
+    /// The API server answered, or did not.
+    pub fn api_answered(&self, answer: &ApiAnswer<'_>) {
+        self.api.answered(answer);
+    }
+
     /// A health probe was answered.
     pub fn probed(&self, probe: Probe, verdict: Verdict) {
         if let Some((_, series)) = self.probes.iter().find(|(other, _)| *other == probe) {
@@ -296,6 +306,7 @@ impl Metrics {
         self.failures.write(&mut page);
         self.write_probes(&mut page);
         self.write_packets(&mut page);
+        self.api.write(&mut page);
         kubernetes::write(&mut page, &self.own.version, self.features.get().map_or(&[], Vec::as_slice));
         self.own.write(&mut page);
         process::write(&mut page);

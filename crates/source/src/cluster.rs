@@ -14,6 +14,7 @@
 mod connect;
 mod desk;
 mod follow;
+mod observe;
 mod outage;
 mod single;
 #[cfg(test)]
@@ -29,6 +30,8 @@ use kube::Client;
 use switchyard_model::Event;
 use tokio::time::sleep;
 use tracing::info;
+
+pub use observe::{Answered, Observer};
 
 use crate::convert::Interner;
 use crate::{Sink, SourceError};
@@ -53,6 +56,8 @@ pub struct Config {
     pub node_name: String,
     /// Whether somebody needs ServiceCIDRs.
     pub service_cidrs: ServiceCidrs,
+    /// Is told about every request.
+    pub observer: Observer,
 }
 
 /// Whether ServiceCIDRs are watched.

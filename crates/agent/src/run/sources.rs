@@ -1,8 +1,10 @@
 //! Where objects come from, and where Events go.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use anyhow::Context;
+use switchyard_serve::metrics::Metrics;
 use switchyard_source::cluster::ServiceCidrs;
 use switchyard_source::events::Recorder;
 use switchyard_source::{Sink, SourceError, cluster, manifests};
@@ -10,9 +12,15 @@ use tokio::runtime::Runtime;
 
 use crate::flags::{Config, Mode, Source};
 use crate::notices::{self, Notices};
+use crate::pages;
 
 /// Follows objects for ever.
-pub(super) async fn source(config: &Config, node_name: &str, sink: Sink) -> Result<Infallible, SourceError> {
+pub(super) async fn source(
+    config: &Config,
+    node_name: &str,
+    sink: Sink,
+    metrics: &Arc<Metrics>,
+) -> Result<Infallible, SourceError> {
     match &config.source {
         Source::Manifests { path } => {
             let config = manifests::Config {
@@ -23,7 +31,7 @@ pub(super) async fn source(config: &Config, node_name: &str, sink: Sink) -> Resu
             };
             manifests::run(config, sink).await
         }
-        Source::Cluster { .. } => match cluster_config(config, node_name) {
+        Source::Cluster { .. } => match cluster_config(config, node_name, metrics) {
             Some(config) => cluster::run(config, sink).await,
             None => std::future::pending().await,
         },
@@ -31,7 +39,7 @@ pub(super) async fn source(config: &Config, node_name: &str, sink: Sink) -> Resu
 }
 
 /// How the API server is reached; nothing without one.
-fn cluster_config(config: &Config, node_name: &str) -> Option<cluster::Config> {
+fn cluster_config(config: &Config, node_name: &str, metrics: &Arc<Metrics>) -> Option<cluster::Config> {
     let Source::Cluster { kubeconfig, master } = &config.source else { return None };
     Some(cluster::Config {
         kubeconfig: kubeconfig.clone(),
@@ -41,12 +49,18 @@ fn cluster_config(config: &Config, node_name: &str) -> Option<cluster::Config> {
             Mode::Nftables => ServiceCidrs::Watched,
             Mode::Iptables => ServiceCidrs::Ignored,
         },
+        observer: pages::observer(metrics),
     })
 }
 
 /// Kubernetes Events, if there is an API server.
-pub(super) fn notices(config: &Config, node_name: &str, runtime: &Runtime) -> anyhow::Result<Notices> {
-    let Some(server) = cluster_config(config, node_name) else {
+pub(super) fn notices(
+    config: &Config,
+    node_name: &str,
+    runtime: &Runtime,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Notices> {
+    let Some(server) = cluster_config(config, node_name, metrics) else {
         return Ok(Notices::new(Recorder::silent(), node_name));
     };
     let (recorder, poster) = notices::recorder(&host_name()?);

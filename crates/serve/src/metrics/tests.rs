@@ -157,6 +157,8 @@ fn touched(mode: Mode) -> Metrics {
     }));
     let gate = |name: &str, stage, is_enabled| Feature { name: name.to_owned(), stage, is_enabled };
     metrics.features(vec![gate("A", Stage::Alpha, false), gate("B", Stage::Stable, true)]);
+    let took = Some(Duration::from_millis(3));
+    metrics.api_answered(&ApiAnswer { host: "10.0.0.1:6443", method: "GET", status: Some(200), took });
     metrics.frontend_conflicts(1);
     metrics.planned_service_ports(8);
     metrics
@@ -245,7 +247,8 @@ fn samples_without_buckets() {
 fn histograms_are_cumulative_and_end_with_inf() {
     let page = touched(Mode::Iptables).render();
     let parsed = parse(&page);
-    for (name, _) in parsed.types.iter().filter(|(_, kind)| kind == "histogram") {
+    let ours = |(name, kind): &&(String, String)| name.starts_with("kubeproxy_") && kind == "histogram";
+    for (name, _) in parsed.types.iter().filter(ours) {
         for family in ["IPv4", "IPv6"] {
             let prefix = format!("{name}_bucket{{ip_family=\"{family}\",le=\"");
             let buckets: Vec<(f64, f64)> = page

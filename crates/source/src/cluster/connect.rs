@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use http::Uri;
 use kube::Client;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::Config;
+use super::observe::Observe;
 use crate::SourceError;
 
 /// A server that does not even accept a connection for so long counts as unreachable.
@@ -24,9 +26,10 @@ pub(crate) async fn client(config: &Config) -> Result<(Client, String), SourceEr
     // Retrying is ours, so that it is logged and paced in one place.
     client.default_retry = false;
     let url = client.cluster_url.to_string();
-    let client = Client::try_from(client)
+    let host = client.cluster_url.authority().map(|host| host.as_str().into()).unwrap_or_default();
+    let client = ClientBuilder::try_from(client)
         .map_err(|source| SourceError::Client { url: url.clone(), source: Box::new(source) })?;
-    Ok((client, url))
+    Ok((client.with_layer(&Observe { observer: config.observer.clone(), host }).build(), url))
 }
 
 async fn client_config(config: &Config) -> Result<kube::Config, SourceError> {
@@ -79,6 +82,7 @@ mod tests {
             master: master.map(str::to_owned),
             node_name: "n1".to_owned(),
             service_cidrs: ServiceCidrs::Ignored,
+            observer: super::super::Observer::default(),
         };
         match client(&config).await {
             Ok((_, url)) => url,

@@ -3,7 +3,7 @@
 
 mod scenarios;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchyard_model::Event;
 use tokio::sync::mpsc;
 
-use super::{Config, ServiceCidrs, run};
+use super::{Answered, Config, Observer, ServiceCidrs, run};
 use crate::fake_server::{FakeServer, Reply, Script, refusal, stream};
 
 /// An event as one line.
@@ -109,6 +109,8 @@ fn script(answers: Vec<Answers>) -> Script {
 /// A running source.
 struct Running {
     events: mpsc::UnboundedReceiver<String>,
+    /// Methods and statuses of its requests.
+    answers: Arc<Mutex<BTreeSet<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -127,14 +129,21 @@ impl Running {
     fn hearing(url: &str, service_cidrs: ServiceCidrs, is_heard: fn(&str) -> bool) -> Self {
         let (send, events) = mpsc::unbounded_channel();
         let master = Some(url.to_owned());
-        let config = Config { kubeconfig: None, master, node_name: "n1".to_owned(), service_cidrs };
+        let answers = Arc::<Mutex<BTreeSet<String>>>::default();
+        let heard = answers.clone();
+        let observer = Observer::new(move |answered| {
+            let Answered { host, method, status, took } = answered;
+            assert!(host.starts_with("127.0.0.1:"), "{host}");
+            heard.lock().expect("whole").insert(format!("{method} {status:?} timed: {}", took.is_some()));
+        });
+        let config = Config { kubeconfig: None, master, node_name: "n1".to_owned(), service_cidrs, observer };
         let task = tokio::spawn(async move {
             let sink = Arc::new(move |event| {
                 let _ = Some(show(&event)).filter(|text| is_heard(text)).map(|text| send.send(text));
             });
             panic!("the source ended: {:?}", run(config, sink).await.err());
         });
-        Self { events, task }
+        Self { events, answers, task }
     }
 
     /// The next events, sorted because the watches run side by side.

@@ -34,6 +34,7 @@ fn recording(server: &FakeServer) -> Recorder {
         master: Some(server.url.clone()),
         node_name: "n1".to_owned(),
         service_cidrs: ServiceCidrs::Ignored,
+        observer: crate::cluster::Observer::default(),
     };
     tokio::spawn(poster.run(config));
     recorder

@@ -40,6 +40,10 @@ async fn lists_then_changes() {
     nodes.send(line("DELETED", node)).expect("open");
     assert_eq!(running.next(1).await, ["node gone"]);
     running.nothing().await;
+    assert_eq!(
+        *running.answers.lock().expect("whole"),
+        BTreeSet::from(["GET Some(200) timed: false".to_owned()])
+    );
     assert_eq!(server.count("sendInitialEvents=true"), 4);
     assert_eq!(server.count("fieldSelector=spec.clusterIP%21%3DNone&labelSelector=%21service.kubernetes.io%2Fservice-proxy-name"), 1);
     assert_eq!(server.count("labelSelector=%21service.kubernetes.io%2Fheadless"), 1);
