@@ -29,7 +29,7 @@ use std::time::Duration;
 use kube::Client;
 use switchyard_model::Event;
 use tokio::time::sleep;
-use tracing::info;
+use tracing::{info, warn};
 
 pub use observe::{Answered, Observer};
 
@@ -83,18 +83,26 @@ struct Shared {
 ///
 /// If the configuration cannot work. Trouble with the server is retried instead.
 pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> {
-    let (client, server) = client(&config).await?;
+    let (mut current, server) = client(&config).await?;
     info!(%server, "watching the API server");
-    run_with(&client, &config, &server, sink).await
+    let shared = Shared { sink, interner: Arc::default(), outages: Arc::new(Outages::new(&server)) };
+    loop {
+        tokio::select! {
+            () = watch(&current, &config, shared.clone()) => {}
+            () = shared.outages.lasts() => {}
+        }
+        // Certificates expire and servers move: the files may know more than they did at the start.
+        match client(&config).await {
+            Ok((renewed, _)) => current = renewed,
+            Err(error) => {
+                warn!(%error, "the API server's credentials cannot be read again; going on with the old ones")
+            }
+        }
+    }
 }
 
-async fn run_with(
-    client: &Client,
-    config: &Config,
-    server: &str,
-    sink: Sink,
-) -> Result<Infallible, SourceError> {
-    let shared = Shared { sink, interner: Arc::default(), outages: Arc::new(Outages::new(server)) };
+/// All watches, for ever.
+async fn watch(client: &Client, config: &Config, shared: Shared) {
     tokio::join!(
         services(client, shared.clone()),
         endpoints(client, shared.clone()),

@@ -7,9 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::core::Status;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use crate::convert::clip;
+
+const UNAUTHORIZED: &str = "not authenticated (401)";
+const UNREACHABLE: &str = "unreachable";
 
 /// Why a request or a watch did not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +78,9 @@ impl Trouble {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Refused => "connection refused",
-            Self::Unreachable(_) => "unreachable",
+            Self::Unreachable(_) => UNREACHABLE,
             Self::Silent => "no answer in time",
-            Self::Unauthorized => "not authenticated (401)",
+            Self::Unauthorized => UNAUTHORIZED,
             Self::Forbidden => "forbidden (403)",
             Self::NotFound => "not found (404)",
             Self::Gone => "resource version too old (410)",
@@ -135,29 +140,52 @@ fn root_io_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Erro
     found
 }
 
+/// Troubles that new credentials, or another address, may end.
+const DOUBTFUL: [&str; 2] = [UNAUTHORIZED, UNREACHABLE];
+
+/// How long such a trouble lasts before the files are read again.
+const RENEWAL: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 30_000 });
+
 /// Who has which trouble now.
 #[derive(Debug)]
 pub(super) struct Outages {
     server: String,
     current: Mutex<BTreeMap<&'static str, &'static str>>,
+    /// There was a trouble that new credentials may end.
+    doubt: Notify,
 }
 
 impl Outages {
     /// No trouble yet.
     pub(super) fn new(server: &str) -> Self {
-        Self { server: server.to_owned(), current: Mutex::default() }
+        Self { server: server.to_owned(), current: Mutex::default(), doubt: Notify::new() }
     }
 
     /// A watch failed: the first to have this trouble says so aloud.
     pub(super) fn failed(&self, resource: &'static str, trouble: &Trouble) {
         let (kind, detail, advice) = (trouble.kind(), trouble.detail(), trouble.advice());
         let server = &self.server;
+        if DOUBTFUL.contains(&kind) {
+            self.doubt.notify_one();
+        }
         if *trouble == Trouble::Gone {
             debug!(%server, resource, kind, "{advice}");
         } else if self.is_first(resource, trouble) {
             warn!(%server, resource, detail, "API server: {kind}; {advice}; retrying, rules stay as they are");
         } else {
             debug!(%server, resource, detail, "API server: {kind}; retrying");
+        }
+    }
+
+    /// Waits until a trouble has lasted that credentials or an address in old files may be the cause of.
+    pub(super) async fn lasts(&self) {
+        loop {
+            self.doubt.notified().await;
+            sleep(RENEWAL).await;
+            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            if current.values().any(|kind| DOUBTFUL.contains(kind)) {
+                return;
+            }
         }
     }
 

@@ -226,3 +226,45 @@ async fn service_cidrs_that_are_refused_stop_nothing_and_known_ones_stay() {
     first.send(line("ERROR", status(410))).expect("open");
     assert_eq!(running.next(1).await, ["cidrs [10.97.0.0/16]"]);
 }
+
+#[tokio::test]
+async fn credentials_are_read_again_while_they_are_refused() {
+    let old = FakeServer::start(Arc::new(|_, _| refusal(401))).await;
+    let (_keep, services) = streamed(vec![service("web", 1)], 5);
+    let new = FakeServer::start(script(vec![Answers::new(SERVICES, [services])])).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("kubeconfig");
+    let write = |server: &FakeServer| {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n",
+            server.url
+        );
+        std::fs::write(&kubeconfig, text).expect("a file");
+    };
+    write(&old);
+    let (send, mut events) = mpsc::unbounded_channel();
+    let config = Config {
+        kubeconfig: Some(kubeconfig.clone()),
+        master: None,
+        node_name: "n1".to_owned(),
+        service_cidrs: ServiceCidrs::Ignored,
+        observer: Observer::default(),
+    };
+    let sink = Arc::new(move |event| _ = send.send(show(&event)));
+    let task = tokio::spawn(run(config, sink));
+    while old.requests.lock().expect("whole").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    write(&new);
+    let found = tokio::time::timeout(Duration::from_secs(8), async {
+        while let Some(event) = events.recv().await {
+            if event.contains("web") {
+                return event;
+            }
+        }
+        "nothing".to_owned()
+    });
+    assert!(found.await.expect("the new server is asked").contains("web"));
+    task.abort();
+}
