@@ -6,16 +6,19 @@ ARGS ?=
 # Tests that send real packets, by convention: those of the lab crate, and tests/lab_*.rs of any crate. The other
 # integration tests need no root.
 LAB_FILES := $(wildcard crates/lab/tests/*.rs crates/*/tests/lab_*.rs)
-PLAIN_FILES := $(filter-out $(LAB_FILES),$(wildcard crates/*/tests/*.rs xtask/tests/*.rs))
+# Tests that need a real control plane: built with the feature e2e of the agent, and only then.
+E2E_FILES := $(wildcard crates/*/tests/e2e_*.rs)
+PLAIN_FILES := $(filter-out $(LAB_FILES) $(E2E_FILES),$(wildcard crates/*/tests/*.rs xtask/tests/*.rs))
 targets_of = $(patsubst %,--test %,$(sort $(basename $(notdir $(1)))))
 
 .PHONY: help
 help: ## List the targets
 	@echo "Switchyard: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LAB=require   a test that cannot run is a failure (as in CI), instead of a loud skip"
+	@echo "  E2E=require   likewise for e2e and parity without Go"
 	@echo "  ARGS='...'    arguments for run (make run ARGS='--once') and bench"
 
 .PHONY: build
@@ -41,7 +44,7 @@ check: lint ## What needs no root: format, clippy, licences, unit + golden + pro
 .PHONY: lint
 lint: ## Format, clippy with warnings as errors, and cargo deny if it is installed
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets --features switchyard/e2e -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources; \
 	else echo "NOT CHECKED: licences and sources of dependencies; cargo-deny is not installed" \
 	  "(cargo install --locked cargo-deny)"; fi
@@ -50,6 +53,18 @@ lint: ## Format, clippy with warnings as errors, and cargo deny if it is install
 lab: ## Only the tests with real packets, on every iptables variant (root)
 	LAB=require scripts/install-packages test
 	LAB=require scripts/count-tests $(CARGO) test --locked --workspace --no-fail-fast $(call targets_of,$(LAB_FILES))
+
+.PHONY: e2e
+e2e: ## The agent against a real API server, which is built with Go (root)
+	scripts/install-packages test
+	scripts/build-e2e
+	scripts/count-tests $(CARGO) test --locked -p switchyard --features e2e --no-fail-fast --test e2e_cluster
+
+.PHONY: parity
+parity: ## Rules beside those of upstream's kube-proxy, same objects, rule by rule (root, Go)
+	scripts/install-packages test
+	scripts/build-e2e
+	scripts/count-tests $(CARGO) test --locked -p switchyard --features e2e --no-fail-fast --test e2e_parity
 
 .PHONY: bench
 bench: ## Goals: nftables mode beside the kernel alone, iptables mode, memory (root)

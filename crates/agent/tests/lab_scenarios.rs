@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use switchyard_lab::Lab;
-use switchyard_lab::scenario::{Mode, Scenario, Step, to_manifests};
+use switchyard_lab::scenario::{Scenario, to_manifests};
 use switchyard_model::Family;
 
 use common::proxy::{Agent, Bench, scenarios};
@@ -139,30 +139,12 @@ fn play(
             agent = Some(started);
         }
         report.flows += step.flows.iter().map(|flow| flow.families().len()).sum::<usize>();
-        report.failures.extend(failures(scenario, step, &stage, variant.mode(), patience));
+        report.failures.extend(stage.failures(scenario, step, variant.mode(), patience));
     }
     if let Some(agent) = agent {
         part(&bench, agent)?;
     }
     Ok(())
-}
-
-/// The failures of the last of all tries of a step.
-fn failures(scenario: &Scenario, step: &Step, stage: &Stage, mode: Mode, patience: Duration) -> Vec<String> {
-    let end = Instant::now() + patience;
-    loop {
-        let tries = step.flows.iter().flat_map(|flow| flow.families().iter().map(move |f| (flow, *f)));
-        let failed = tries.filter_map(|(flow, family)| {
-            let error = stage.check(flow, mode, family).err()?;
-            let (name, line, title, expected) =
-                (&scenario.name, flow.line, &step.title, flow.expected_in(mode));
-            Some(format!("{name}.txt:{line} {family} ({title}): {flow}: expected {expected:?}; {error:#}"))
-        });
-        let failed: Vec<String> = failed.collect();
-        if failed.is_empty() || Instant::now() >= end {
-            return failed;
-        }
-    }
 }
 
 /// The end of an agent's life.

@@ -46,6 +46,21 @@ impl Bench {
     pub(crate) fn start<F: AsRef<str>>(&self, flags: &[F]) -> anyhow::Result<Agent> {
         let mut command = self.command();
         command.arg("--manifests").arg(self.path("manifests"));
+        self.start_reading(command, flags)
+    }
+
+    /// As [`Self::start`], with the objects of an API server.
+    pub(crate) fn start_on_cluster<F: AsRef<str>>(
+        &self,
+        kubeconfig: &Path,
+        flags: &[F],
+    ) -> anyhow::Result<Agent> {
+        let mut command = self.command();
+        command.arg("--kubeconfig").arg(kubeconfig);
+        self.start_reading(command, flags)
+    }
+
+    fn start_reading<F: AsRef<str>>(&self, mut command: Command, flags: &[F]) -> anyhow::Result<Agent> {
         command.args(["--hostname-override=n1", "--iptables-min-sync-period=0s", "-v=4"]);
         // The limit belongs to the machine, not to the lab.
         command.arg("--conntrack-max-per-core=0");

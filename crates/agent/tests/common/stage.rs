@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use switchyard_lab::scenario::address::{Symbol, node, wire_family};
-use switchyard_lab::scenario::{Expected, Flow, Mode, Scenario, Seen};
+use switchyard_lab::scenario::{Expected, Flow, Mode, Scenario, Seen, Step};
 use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Transport, address};
 use switchyard_model::{Family, Protocol};
 
@@ -83,6 +83,32 @@ impl Stage {
             Expected::Drop => call.expect_silence(),
             Expected::Untouched => call.expect_nobody(),
             Expected::Http(status) => call.expect_status(*status),
+        }
+    }
+
+    /// The failures of the last of all tries of a step.
+    pub(crate) fn failures(
+        &self,
+        scenario: &Scenario,
+        step: &Step,
+        mode: Mode,
+        patience: Duration,
+    ) -> Vec<String> {
+        let end = Instant::now() + patience;
+        loop {
+            let tries = step.flows.iter().flat_map(|flow| flow.families().iter().map(move |f| (flow, *f)));
+            let failed = tries.filter_map(|(flow, family)| {
+                let error = self.check(flow, mode, family).err()?;
+                let (name, line, title, expected) =
+                    (&scenario.name, flow.line, &step.title, flow.expected_in(mode));
+                Some(format!(
+                    "{name}.txt:{line} {family} ({title}): {flow}: expected {expected:?}; {error:#}"
+                ))
+            });
+            let failed: Vec<String> = failed.collect();
+            if failed.is_empty() || Instant::now() >= end {
+                return failed;
+            }
         }
     }
 }

@@ -1,0 +1,22 @@
+//! The agent against a real API server: objects go in through the API, real packets come out. `make e2e` runs this.
+//!
+//! The agent has the rights of `system:node-proxier` and no others.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+#[macro_use]
+#[path = "common/all.rs"]
+mod common;
+#[path = "e2e/all.rs"]
+mod e2e;
+
+#[path = "e2e_cluster/changes.rs"]
+mod changes;
+#[path = "e2e_cluster/node.rs"]
+mod node;
+#[path = "e2e_cluster/on_cluster.rs"]
+mod on_cluster;
+#[path = "e2e_cluster/outage.rs"]
+mod outage;
+#[path = "e2e_cluster/scenarios.rs"]
+mod scenarios;
