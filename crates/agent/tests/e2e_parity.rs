@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use switchyard_lab::scenario::{Scenario, to_manifests};
+use switchyard_lab::scenario::{CLUSTER_CIDR, Scenario, to_manifests};
 use switchyard_model::Family;
 
 use common::objects::{service, slice};
@@ -46,6 +46,9 @@ const DIFFERENT: [(&str, &str); 1] = [(
     "same-external-ip",
     "of two Services with one address kube-proxy writes both, switchyard the older one",
 )];
+
+/// Many kinds of Services at once: SCTP, source ranges, addresses that a load balancer keeps to itself, several slices, hints.
+const MIXTURE: &str = "mixture";
 
 /// Objects at one moment.
 struct Case {
@@ -101,6 +104,11 @@ fn cases_by_flags() -> BTreeMap<Vec<String>, Vec<Case>> {
             let list = serde_json::from_str(&to_manifests(&step.objects, &Family::ALL)).unwrap();
             of_flags.push(Case { title, list, is_first: number == 0 });
         }
+    }
+    if MIXTURE.contains(&picked) {
+        let list = serde_json::from_str(include_str!("data/parity.json")).unwrap();
+        let of_flags = cases.entry(vec![format!("--cluster-cidr={CLUSTER_CIDR}")]).or_default();
+        of_flags.push(Case { title: MIXTURE.to_owned(), list, is_first: true });
     }
     cases
 }
