@@ -27,6 +27,7 @@ use crate::iptables::{Config, Counter, InvalidPackets, Planner};
 use crate::settings::{LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings};
 
 pub(crate) mod arbitrary;
+pub(crate) mod clients;
 pub(crate) mod kernel;
 pub(crate) mod packets;
 

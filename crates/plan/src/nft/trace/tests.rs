@@ -8,7 +8,7 @@ use crate::book::Book;
 use crate::nft::{Config, Planner};
 use crate::route::{Frontend, FrontendAddress};
 use crate::testing::packets::{packet, packets};
-use crate::testing::{World, all, arbitrary, node_addresses, plain_socket, range};
+use crate::testing::{World, all, arbitrary, node_addresses, range};
 use crate::trace::through_routes;
 
 mod check;

@@ -3,6 +3,7 @@
 use switchyard_model::Protocol;
 
 use super::*;
+use crate::testing::clients::{FLOWS, LOCAL, NODE, OUTSIDE, POD, show};
 
 /// Where the ruleset sends a packet: `endpoint` (source kept), `endpoint*` (masqueraded), reject, drop, untouched.
 fn check(text: &str, from: (&str, &str), to: &str, port: u16, wanted: &str) {
@@ -17,37 +18,11 @@ fn check(text: &str, from: (&str, &str), to: &str, port: u16, wanted: &str) {
     }
 }
 
-fn show(answer: Answer) -> String {
-    let Answer::Endpoints(endpoints) = answer else { return format!("{answer:?}").to_lowercase() };
-    let one = |(at, seen): (SocketAddr, Seen)| {
-        format!("{}{}", plain_socket(at), if seen == Seen::Node { "*" } else { "" })
-    };
-    endpoints.into_iter().map(one).collect::<Vec<_>>().join(" ")
-}
-
-const POD: (&str, &str) = ("10.1.0.9", "cali1");
-const OUTSIDE: (&str, &str) = ("8.8.8.8", "eth0");
-const NODE: (&str, &str) = ("192.168.0.10", "-");
-const LOCAL: &str = "node detector=prefix:cali
-    svc shop/web tcp 10.96.0.1:80 node=30080 ext=203.0.113.1 lb=198.51.100.1 from=8.8.0.0/16 etp=local
-    ep 10.1.0.1:8080 @here
-    ep 10.1.1.1:8080 @there";
-
 #[test]
-fn external_local_policy_by_client() {
-    check(LOCAL, OUTSIDE, "203.0.113.1", 80, "10.1.0.1:8080");
-    check(LOCAL, POD, "203.0.113.1", 80, "10.1.0.1:8080 10.1.1.1:8080");
-    check(LOCAL, NODE, "203.0.113.1", 80, "10.1.0.1:8080* 10.1.1.1:8080*");
-    check(LOCAL, OUTSIDE, "10.96.0.1", 80, "10.1.0.1:8080* 10.1.1.1:8080*");
-    check(LOCAL, POD, "10.96.0.1", 80, "10.1.0.1:8080 10.1.1.1:8080");
-}
-
-#[test]
-fn source_ranges_by_client() {
-    check(LOCAL, OUTSIDE, "198.51.100.1", 80, "10.1.0.1:8080");
-    check(LOCAL, POD, "198.51.100.1", 80, "drop");
-    check(LOCAL, NODE, "198.51.100.1", 80, "drop");
-    check(LOCAL, ("9.9.9.9", "eth0"), "192.168.0.10", 30080, "10.1.0.1:8080");
+fn local_policy_and_source_ranges_by_client() {
+    for (from, to, port, wanted) in FLOWS {
+        check(LOCAL, from, to, port, wanted);
+    }
 }
 
 #[test]
@@ -63,11 +38,6 @@ fn source_ranges_that_overlap() {
         "svc shop/web tcp 10.96.0.1:80 lb=198.51.100.1 from=8.0.0.0/8,8.8.0.0/16,8.8.8.0/24\nep 10.1.0.1:80";
     check(text, ("8.9.9.9", "eth0"), "198.51.100.1", 80, "10.1.0.1:80*");
     check(text, ("9.9.9.9", "eth0"), "198.51.100.1", 80, "drop");
-}
-
-#[test]
-fn a_pod_that_reaches_itself_is_masqueraded() {
-    check(LOCAL, ("10.1.0.1", "cali1"), "10.96.0.1", 80, "10.1.0.1:8080* 10.1.1.1:8080");
 }
 
 /// Endpoints of other nodes are not in the set of hairpins: their packets do not come here, as a rule. Routes, and
