@@ -26,7 +26,7 @@ use common::variant::{Variant, say};
 const AT_ONCE: usize = 3;
 
 /// How long a change may take to be seen in traffic.
-const TAKES_EFFECT: Duration = Duration::from_secs(5);
+const TAKES_EFFECT: Duration = Duration::from_secs(15);
 
 /// What was tried, and what went wrong.
 #[derive(Default)]

@@ -19,7 +19,7 @@ use crate::e2e::control_plane::ControlPlane;
 use crate::e2e::gateway::Gateway;
 
 /// How long a change may take to be seen in traffic.
-const TAKES_EFFECT: Duration = Duration::from_secs(10);
+const TAKES_EFFECT: Duration = Duration::from_secs(15);
 
 #[test]
 fn iptables() {
