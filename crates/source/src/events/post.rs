@@ -38,24 +38,41 @@ pub struct Poster {
     series: Series,
     /// Troubles that were told and have not ended.
     told: BTreeSet<&'static str>,
+    credentials: Credentials,
+}
+
+/// What the server thinks of us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Credentials {
+    #[default]
+    Taken,
+    Refused,
 }
 
 impl Poster {
     pub(super) fn new(queue: mpsc::Receiver<Recorded>, instance: &str, counts: Arc<Counts>) -> Self {
         let (series, told) = (Series::default(), BTreeSet::new());
-        Self { queue, instance: instance.to_owned(), counts, series, told }
+        Self { queue, instance: instance.to_owned(), counts, series, told, credentials: Credentials::Taken }
     }
 
     /// Writes until every recorder is gone. A configuration that cannot work ends it: the watches tell why.
     pub async fn run(mut self, config: cluster::Config) {
-        match cluster::client(&config).await {
-            Ok((client, _)) => self.write(&client).await,
-            Err(error) => debug!(%error, "no Events are written"),
+        let mut client = match cluster::client(&config).await {
+            Ok((client, _)) => client,
+            Err(error) => return debug!(%error, "no Events are written"),
+        };
+        while self.write(&client).await == Credentials::Refused {
+            // They may have been replaced on disk; the next Event goes with those that are there now.
+            self.credentials = Credentials::Taken;
+            if let Ok((renewed, _)) = cluster::client(&config).await {
+                client = renewed;
+            }
         }
     }
 
-    async fn write(&mut self, client: &Client) {
-        loop {
+    /// Writes until every recorder is gone, or until the credentials are refused.
+    async fn write(&mut self, client: &Client) -> Credentials {
+        while self.credentials == Credentials::Taken {
             let due = self.series.next_due();
             let end = async {
                 match due {
@@ -65,7 +82,7 @@ impl Poster {
             };
             tokio::select! {
                 recorded = self.queue.recv() => {
-                    let Some(recorded) = recorded else { return };
+                    let Some(recorded) = recorded else { break };
                     self.take(client, &recorded).await;
                     self.counts.open.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -76,6 +93,7 @@ impl Poster {
                 }
             }
         }
+        self.credentials
     }
 
     async fn take(&mut self, client: &Client, Recorded { notice, at }: &Recorded) {
@@ -105,6 +123,9 @@ impl Poster {
                 Ok(Err(error)) => Trouble::of(&error),
                 Err(_) => Trouble::Silent,
             };
+            if trouble == Trouble::Unauthorized {
+                self.credentials = Credentials::Refused;
+            }
             match trouble {
                 // The Event has outlived its time: another one goes on with its count.
                 Trouble::NotFound if is_update => is_update = false,

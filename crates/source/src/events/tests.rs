@@ -189,3 +189,40 @@ async fn a_flood_is_bounded_and_never_waits() {
 fn recorder_without_server() -> (Recorder, super::Poster) {
     recorder("kube-proxy-host")
 }
+
+#[tokio::test]
+async fn credentials_that_are_refused_are_read_again() {
+    let old = FakeServer::start(Arc::new(|_, _| refusal(401))).await;
+    let new = FakeServer::start(Arc::new(|_, _| well())).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("kubeconfig");
+    let write = |server: &FakeServer| {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n",
+            server.url
+        );
+        std::fs::write(&kubeconfig, text).expect("a file");
+    };
+    write(&old);
+    let (recorder, poster) = recorder("kube-proxy-host");
+    let config = Config {
+        kubeconfig: Some(kubeconfig.clone()),
+        master: None,
+        node_name: "n1".to_owned(),
+        service_cidrs: ServiceCidrs::Ignored,
+        observer: crate::cluster::Observer::default(),
+    };
+    let task = tokio::spawn(poster.run(config));
+    recorder.record(web("first"));
+    while old.bodies.lock().expect("whole").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    write(&new);
+    // The first of these may still find the old server.
+    for n in 0..20 {
+        recorder.record(web(&n.to_string()));
+    }
+    assert!(!written(&new, &recorder).await.is_empty());
+    task.abort();
+}
