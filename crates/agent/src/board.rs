@@ -32,6 +32,8 @@ struct Inner {
     is_posted: bool,
     /// Harm was posted since the loop last looked.
     is_harm_posted: bool,
+    /// Something that settings depend on is another.
+    has_new_facts: bool,
     is_stopping: bool,
     /// Families whose rules are in the kernel.
     written: BTreeSet<Family>,
@@ -81,10 +83,17 @@ impl Board {
         }
     }
 
-    /// Something that settings depend on is another than before.
+    /// Something that settings depend on, beside the Node, is another than before.
     pub fn look_again(&self) {
-        self.lock().is_posted = true;
+        let mut inner = self.lock();
+        inner.has_new_facts = true;
+        inner.is_posted = true;
         self.posted.notify_all();
+    }
+
+    /// True, once, after [`Self::look_again`].
+    pub fn take_new_facts(&self) -> bool {
+        std::mem::take(&mut self.lock().has_new_facts)
     }
 
     /// Somebody else changed our rules.

@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use ipnet::IpNet;
 use switchyard_model::{Changes, Family, Node, Pending};
 use switchyard_plan::book::of_family;
 use switchyard_plan::settings::Settings;
@@ -90,8 +89,6 @@ pub struct Loop {
 pub struct Waiting {
     /// The own Node.
     node: Arc<Node>,
-    /// The ranges of cluster IPs.
-    service_cidrs: Arc<[IpNet]>,
     /// Whether the first lists have been taken.
     is_started: bool,
     told: Told,
@@ -182,6 +179,7 @@ impl Loop {
     /// One run over all families. The rules of those that were harmed are not trusted.
     fn once(&mut self, harmed: &BTreeMap<Family, String>) {
         self.pace.started();
+        let has_new_facts = self.board.take_new_facts();
         let changes = self.board.take();
         for (family, by) in harmed {
             if let Some(sync) = self.families.iter_mut().find(|f| f.family() == *family) {
@@ -197,11 +195,15 @@ impl Loop {
                     "this node has no podCIDR; until it gets one, packets of its pods are not told from others"
                 );
             }
-            self.waiting.is_started = true;
+            let is_first = !std::mem::replace(&mut self.waiting.is_started, true);
             self.note(&changes);
+            if is_first || has_new_facts || changes.node.is_some() {
+                self.settle_families();
+            }
+            if let Some(ranges) = &changes.service_cidrs {
+                self.families.iter_mut().for_each(|sync| sync.allocate_from(ranges));
+            }
             for sync in &mut self.families {
-                sync.settle((self.settle)(&self.waiting.node, sync.family()));
-                sync.allocate_from(&self.waiting.service_cidrs);
                 let ports = of_family(&changes.ports, sync.family());
                 sync.add_triggers(&changes.triggers);
                 match sync.run(ports, &self.health, &self.metrics) {
@@ -220,6 +222,13 @@ impl Loop {
         self.pace.finished(Instant::now(), outcome);
     }
 
+    /// Settings follow the node, not Services: a change of a Service does not come here.
+    fn settle_families(&mut self) {
+        for sync in &mut self.families {
+            sync.settle((self.settle)(&self.waiting.node, sync.family()));
+        }
+    }
+
     fn note(&mut self, changes: &Changes) {
         self.metrics.services_changed(changes.service_events);
         self.metrics.endpoints_changed(changes.slice_events);
@@ -228,9 +237,6 @@ impl Loop {
         if let Some(node) = &changes.node {
             self.waiting.node = node.clone();
             self.health.node_eligible(Eligible::from(&**node));
-        }
-        if let Some(ranges) = &changes.service_cidrs {
-            self.waiting.service_cidrs = ranges.clone();
         }
     }
 }

@@ -56,6 +56,16 @@ impl Drop for FakeServer {
 }
 
 impl FakeServer {
+    /// Writes a kubeconfig that leads here.
+    pub(crate) fn write_kubeconfig(&self, path: &std::path::Path) {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n",
+            self.url
+        );
+        std::fs::write(path, text).expect("a file");
+    }
+
     pub(crate) async fn start(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         Self::on(listener, script)

@@ -196,15 +196,7 @@ async fn credentials_that_are_refused_are_read_again() {
     let new = FakeServer::start(Arc::new(|_, _| well())).await;
     let dir = tempfile::tempdir().expect("a directory");
     let kubeconfig = dir.path().join("kubeconfig");
-    let write = |server: &FakeServer| {
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{}'}}}}]\n\
-             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n",
-            server.url
-        );
-        std::fs::write(&kubeconfig, text).expect("a file");
-    };
-    write(&old);
+    old.write_kubeconfig(&kubeconfig);
     let (recorder, poster) = recorder("kube-proxy-host");
     let config = Config {
         kubeconfig: Some(kubeconfig.clone()),
@@ -218,7 +210,7 @@ async fn credentials_that_are_refused_are_read_again() {
     while old.bodies.lock().expect("whole").is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    write(&new);
+    new.write_kubeconfig(&kubeconfig);
     // The first of these may still find the old server.
     for n in 0..20 {
         recorder.record(web(&n.to_string()));

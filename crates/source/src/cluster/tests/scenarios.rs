@@ -234,15 +234,7 @@ async fn credentials_are_read_again_while_they_are_refused() {
     let new = FakeServer::start(script(vec![Answers::new(SERVICES, [services])])).await;
     let dir = tempfile::tempdir().expect("a directory");
     let kubeconfig = dir.path().join("kubeconfig");
-    let write = |server: &FakeServer| {
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{}'}}}}]\n\
-             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n",
-            server.url
-        );
-        std::fs::write(&kubeconfig, text).expect("a file");
-    };
-    write(&old);
+    old.write_kubeconfig(&kubeconfig);
     let (send, mut events) = mpsc::unbounded_channel();
     let config = Config {
         kubeconfig: Some(kubeconfig.clone()),
@@ -256,7 +248,7 @@ async fn credentials_are_read_again_while_they_are_refused() {
     while old.requests.lock().expect("whole").is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    write(&new);
+    new.write_kubeconfig(&kubeconfig);
     let found = tokio::time::timeout(Duration::from_secs(8), async {
         while let Some(event) = events.recv().await {
             if event.contains("web") {
