@@ -93,6 +93,11 @@ impl Book {
         self.ports.get(&key.name).map(|port| &**port)
     }
 
+    /// Everybody who asks for a frontend, its owner first.
+    pub fn claimants(&self, frontend: &Frontend) -> Vec<PortKey> {
+        self.claims.claimants(frontend)
+    }
+
     /// The routes of a service port.
     pub fn routes<'a>(&'a self, port: &'a ServicePort) -> PortRoutes<'a> {
         let key = PortKey::from(port);

@@ -66,6 +66,12 @@ impl Claims {
         self.winners.get(frontend).map(|claim| &claim.key)
     }
 
+    /// Everybody who asks for the frontend, the winner first.
+    pub fn claimants(&self, frontend: &Frontend) -> Vec<PortKey> {
+        let losers = self.losers.get(frontend).into_iter().flatten();
+        self.winners.get(frontend).into_iter().chain(losers).map(|claim| claim.key.clone()).collect()
+    }
+
     /// All frontends with more than one claimant, in order.
     pub fn conflicts(&self) -> Vec<Conflict> {
         let conflict = |(frontend, losers): (&Frontend, &BTreeSet<Claim>)| {

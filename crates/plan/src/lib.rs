@@ -1,5 +1,6 @@
 //! Decides. Which endpoints a frontend may use ([`choice`]), what happens to a packet ([`route`]), which rules make
-//! it so ([`iptables`]), which kernel flows are stale ([`stale`]), and where a given packet goes ([`trace`]).
+//! it so ([`iptables`]), which kernel flows are stale ([`stale`]), where a given packet goes ([`trace`])
+//! and why ([`explain`]).
 //!
 //! Invariants
 //! - Pure: no IO, async, clock, environment or logging. Everything a decision needs is an argument.
@@ -9,6 +10,7 @@
 pub mod book;
 pub mod choice;
 pub mod claims;
+pub mod explain;
 pub mod health;
 pub mod iptables;
 pub mod nft;

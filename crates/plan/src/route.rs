@@ -234,12 +234,13 @@ fn external_branches(settings: &Settings, port: &ServicePort, choice: &Choice<'_
     branches
 }
 
+fn allowed_sources(settings: &Settings, port: &ServicePort, choice: &Choice<'_>) -> Vec<IpNet> {
+    if choice.exists_somewhere { source_ranges(settings, port) } else { Vec::new() }
+}
+
 /// Source ranges, and the load balancer's own addresses when the node is in one of them: traffic from the node to
 /// a load-balancer IP may carry that IP as its source.
-fn allowed_sources(settings: &Settings, port: &ServicePort, choice: &Choice<'_>) -> Vec<IpNet> {
-    if port.source_ranges.is_empty() || !choice.exists_somewhere {
-        return Vec::new();
-    }
+pub(crate) fn source_ranges(settings: &Settings, port: &ServicePort) -> Vec<IpNet> {
     let mut allowed = port.source_ranges.clone();
     if allowed.iter().any(|range| range.contains(&settings.node_ip)) {
         allowed.extend(port.load_balancer_ips.iter().map(|ip| IpNet::from(*ip)));

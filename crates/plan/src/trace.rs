@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use switchyard_model::{Family, Protocol};
+use switchyard_model::Protocol;
 
 use crate::book::Book;
-use crate::route::{Branch, Client, Frontend, FrontendAddress, Masquerade, PortRoutes, Route, Verdict};
+use crate::explain::{Manners, Place, explain};
 use crate::settings::{LocalDetector, Settings};
 
 /// The first packet of a connection.
@@ -71,54 +71,5 @@ pub fn is_own(node: &NodeAddresses, ip: IpAddr) -> bool {
 
 /// Asks the routes.
 pub fn through_routes(book: &Book, node: &NodeAddresses, packet: &Packet) -> Answer {
-    let at = |address| Frontend { address, protocol: packet.protocol, port: packet.port };
-    let is_node_port =
-        is_own(node, packet.destination) && book.settings().serves_node_ports_on(packet.destination);
-    let node_port = at(FrontendAddress::Node(Family::of(packet.destination)));
-    let dialled = [at(FrontendAddress::Ip(packet.destination)), node_port];
-    let candidates = if is_node_port { 2 } else { 1 };
-    for frontend in dialled.iter().take(candidates) {
-        let Some(port) = book.owner(frontend) else { continue };
-        let routes = book.routes(port);
-        if let Some(route) = routes.routes.iter().find(|r| r.frontend == *frontend) {
-            return follow(book.settings(), node, &routes, route, packet);
-        }
-    }
-    Answer::Untouched
-}
-
-fn follow(
-    settings: &Settings,
-    node: &NodeAddresses,
-    routes: &PortRoutes<'_>,
-    route: &Route,
-    packet: &Packet,
-) -> Answer {
-    let allowed = &route.allowed_sources;
-    if !allowed.is_empty() && !allowed.iter().any(|range| range.contains(&packet.source)) {
-        return Answer::Drop;
-    }
-    let fits = |branch: &&Branch| match branch.client {
-        Client::LocalPod => is_local_pod(settings, packet),
-        Client::ThisNode => is_own(node, packet.source),
-        Client::Anyone => true,
-    };
-    let Some(branch) = route.branches.iter().find(fits) else { return Answer::Untouched };
-    let pool = match branch.verdict {
-        Verdict::Pick(pool) => pool,
-        Verdict::Reject => return Answer::Reject,
-        Verdict::Drop => return Answer::Drop,
-    };
-    let is_masqueraded = match branch.masquerade {
-        Masquerade::Never => false,
-        Masquerade::FromOutside => !is_local_pod(settings, packet),
-        Masquerade::Always => true,
-    };
-    let seen = |address: SocketAddr| {
-        let is_hairpin = address.ip() == packet.source;
-        // A packet from elsewhere to an endpoint in this node's own network never leaves, so it keeps its source.
-        let stays_here = packet.interface.is_some() && is_own(node, address.ip());
-        if (is_masqueraded || is_hairpin) && !stays_here { Seen::Node } else { Seen::Client }
-    };
-    Answer::Endpoints(routes.pool(pool).iter().map(|e| (e.address, seen(e.address))).collect())
+    explain(Place { book, node, manners: Manners::Lenient }, packet).answer
 }

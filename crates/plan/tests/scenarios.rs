@@ -19,6 +19,7 @@ use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::scenario::{Expected, Flow, Mode, Scenario, Seen, Step};
 use switchyard_model::{Event, Family, Tracker};
 use switchyard_plan::book::{Book, PortChanges, of_family};
+use switchyard_plan::explain::{Manners, Place, explain};
 use switchyard_plan::settings::{
     LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
 };
@@ -63,14 +64,21 @@ impl Planner {
         }
     }
 
-    /// What each tracer says. Routes speak for iptables where the modes differ.
+    /// What each tracer says. Routes are as lenient as iptables mode.
     fn answers(&self, node: &NodeAddresses, packet: &Packet) -> Vec<(&'static str, Answer)> {
         match self {
             Self::Iptables(planner) => vec![
                 ("routes", through_routes(planner.book(), node, packet)),
                 ("iptables", planner.ruleset().trace(node, packet)),
             ],
-            Self::Nftables(planner) => vec![("nftables", planner.ruleset().trace(node, packet))],
+            Self::Nftables(planner) => {
+                let manners = Manners::Strict { service_cidrs: &planner.config().service_cidrs };
+                let place = Place { book: planner.book(), node, manners };
+                vec![
+                    ("explanation", explain(place, packet).answer),
+                    ("nftables", planner.ruleset().trace(node, packet)),
+                ]
+            }
         }
     }
 }
