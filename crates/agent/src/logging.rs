@@ -83,11 +83,14 @@ fn filter(verbosity: u32) -> Targets {
         6.. => LevelFilter::TRACE,
     };
     let others = if verbosity < 8 { LevelFilter::WARN } else { LevelFilter::DEBUG };
-    // Says each failed request, which we say once and with what to do about it.
+    // Says each failed request, which we say once and with what to do about it, and each watch that was cut (`eof in
+    // poll`), which is how watches end.
     let requests = if verbosity < 8 { LevelFilter::OFF } else { others };
     Targets::new()
         .with_default(others)
-        .with_target("kube_client::client::builder", requests)
+        .with_target("kube_client::client", requests)
+        .with_target("kube_client::client::auth", others)
+        .with_target("kube_client::client::tls", others)
         .with_target("switchyard", ours)
 }
 
@@ -216,18 +219,26 @@ mod tests {
             tracing::debug!(target: "h2", "their-debug");
             tracing::trace!(target: "rustls", "their-trace");
             tracing::error!(target: "kube_client::client::builder", "their-request");
+            tracing::warn!(target: "kube_client::client", "their-eof");
+            tracing::warn!(target: "kube_client::client::tls", "their-ca");
         };
         let heard = |verbosity| {
             let page = logged(Format::Text, verbosity, speak);
             page.lines().filter_map(|l| l.rsplit(' ').next()).collect::<Vec<_>>().join(" ")
         };
         for (verbosity, want) in [
-            (0, "our-info their-warn"),
-            (3, "our-info their-warn"),
-            (4, "our-info our-debug their-warn"),
-            (7, "our-info our-debug our-trace their-warn"),
-            (8, "our-info our-debug our-trace their-warn their-info their-debug their-request"),
-            (u32::MAX, "our-info our-debug our-trace their-warn their-info their-debug their-request"),
+            (0, "our-info their-warn their-ca"),
+            (3, "our-info their-warn their-ca"),
+            (4, "our-info our-debug their-warn their-ca"),
+            (7, "our-info our-debug our-trace their-warn their-ca"),
+            (
+                8,
+                "our-info our-debug our-trace their-warn their-info their-debug their-request their-eof their-ca",
+            ),
+            (
+                u32::MAX,
+                "our-info our-debug our-trace their-warn their-info their-debug their-request their-eof their-ca",
+            ),
         ] {
             assert_eq!(heard(verbosity), want, "-v {verbosity}");
         }

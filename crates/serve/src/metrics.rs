@@ -103,6 +103,9 @@ pub struct PacketCounts {
 /// Asks the kernel for [`PacketCounts`], each time a page is made.
 pub type CountPackets = Box<dyn Fn() -> PacketCounts + Send + Sync>;
 
+/// Asks how many Kubernetes Events were lost since the start, each time a page is made.
+pub type CountEvents = Box<dyn Fn() -> u64 + Send + Sync>;
+
 /// All metrics of the process.
 pub struct Metrics {
     syncs: SyncMetrics,
@@ -146,6 +149,7 @@ struct OwnMetrics {
     rules_repaired: Series<Family, Counter>,
     planned_service_ports: Series<(), Counter>,
     kernel_ops: Series<Family, Counter>,
+    events_lost: OnceLock<CountEvents>,
 }
 
 impl Metrics {
@@ -170,6 +174,7 @@ impl Metrics {
                 rules_repaired: Series::new(by_family(families), Counter::default),
                 planned_service_ports: Series::new(unlabelled(), Counter::default),
                 kernel_ops: Series::new(by_family(families), Counter::default),
+                events_lost: OnceLock::new(),
             },
         }
     }
@@ -298,6 +303,11 @@ impl Metrics {
         add(&self.own.kernel_ops, family, ops);
     }
 
+    /// Where lost Events are counted; 0 without it. Only the first call counts.
+    pub fn events_lost(&self, count: CountEvents) {
+        let _ = self.own.events_lost.set(count);
+    }
+
     /// The page.
     pub fn render(&self) -> String {
         let mut page = Exposition::default();
@@ -321,40 +331,6 @@ impl Metrics {
             process::write_start_time(&mut page);
         }
         page.finish()
-    }
-
-    fn write_packets(&self, page: &mut Exposition) {
-        let counts = self.packets.get().map(|count| count()).unwrap_or_default();
-        for (name, help, packets) in [
-            (
-                "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
-                "[ALPHA] packets dropped by iptables to work around conntrack problems",
-                counts.invalid_dropped,
-            ),
-            (
-                "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
-                "[ALPHA] Number of packets accepted on nodeports of loopback interface",
-                counts.loopback_accepted,
-            ),
-        ] {
-            page.block(name, "counter", help, |samples| {
-                if let Some(packets) = packets {
-                    samples.integer("", &Labels::default(), packets);
-                }
-            });
-        }
-    }
-
-    fn write_probes(&self, page: &mut Exposition) {
-        for (probe, series) in &self.probes {
-            let (name, help) = match probe {
-                Probe::Healthz => {
-                    ("kubeproxy_proxy_healthz_total", "[ALPHA] Cumulative proxy healthz HTTP status")
-                }
-                Probe::Livez => ("kubeproxy_proxy_livez_total", "[ALPHA] Cumulative proxy livez HTTP status"),
-            };
-            page.family(name, help, series);
-        }
     }
 }
 

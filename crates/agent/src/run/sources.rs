@@ -65,6 +65,8 @@ pub(super) fn notices(
     };
     let (recorder, poster) = notices::recorder(&host_name()?);
     runtime.spawn(poster.run(server));
+    let counted = recorder.clone();
+    metrics.events_lost(Box::new(move || counted.lost()));
     Ok(Notices::new(recorder, node_name))
 }
 

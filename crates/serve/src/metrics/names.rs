@@ -5,9 +5,11 @@ use std::sync::PoisonError;
 
 use switchyard_model::Family;
 
+use crate::health::Probe;
+
 use super::family::{Counter, Gauge, Histogram, Series, programming_buckets, sync_buckets};
 use super::text::{Exposition, Labels};
-use super::{FailureMetrics, KINDS, MAX_KINDS, Mode, OwnMetrics, Scope, SyncMetrics, Table};
+use super::{FailureMetrics, KINDS, MAX_KINDS, Metrics, Mode, OwnMetrics, Scope, SyncMetrics, Table};
 use super::{by_family, count, unlabelled};
 
 impl SyncMetrics {
@@ -159,6 +161,42 @@ impl FailureMetrics {
     }
 }
 
+impl Metrics {
+    pub(super) fn write_packets(&self, page: &mut Exposition) {
+        let counts = self.packets.get().map(|count| count()).unwrap_or_default();
+        for (name, help, packets) in [
+            (
+                "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
+                "[ALPHA] packets dropped by iptables to work around conntrack problems",
+                counts.invalid_dropped,
+            ),
+            (
+                "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
+                "[ALPHA] Number of packets accepted on nodeports of loopback interface",
+                counts.loopback_accepted,
+            ),
+        ] {
+            page.block(name, "counter", help, |samples| {
+                if let Some(packets) = packets {
+                    samples.integer("", &Labels::default(), packets);
+                }
+            });
+        }
+    }
+
+    pub(super) fn write_probes(&self, page: &mut Exposition) {
+        for (probe, series) in &self.probes {
+            let (name, help) = match probe {
+                Probe::Healthz => {
+                    ("kubeproxy_proxy_healthz_total", "[ALPHA] Cumulative proxy healthz HTTP status")
+                }
+                Probe::Livez => ("kubeproxy_proxy_livez_total", "[ALPHA] Cumulative proxy livez HTTP status"),
+            };
+            page.family(name, help, series);
+        }
+    }
+}
+
 impl OwnMetrics {
     pub(super) fn write(&self, page: &mut Exposition) {
         page.block("switchyard_build_info", "gauge", "The running version; always 1.", |samples| {
@@ -192,6 +230,11 @@ impl OwnMetrics {
             &self.planned_service_ports,
         );
         page.family("switchyard_kernel_ops_total", "Changes written to the kernel.", &self.kernel_ops);
+        let help = "Kubernetes Events lost because there were too many at once, or about one object.";
+        page.block("switchyard_events_lost_total", "counter", help, |samples| {
+            let lost = self.events_lost.get().map_or(0, |count| count());
+            samples.integer("", &Labels::default(), lost);
+        });
     }
 }
 

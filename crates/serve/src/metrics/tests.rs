@@ -161,6 +161,7 @@ fn touched(mode: Mode) -> Metrics {
     metrics.api_answered(&ApiAnswer { host: "10.0.0.1:6443", method: "GET", status: Some(200), took });
     metrics.frontend_conflicts(1);
     metrics.planned_service_ports(8);
+    metrics.events_lost(Box::new(|| 7));
     metrics
 }
 
@@ -171,6 +172,7 @@ fn our_own_metrics() {
         ours.filter(|(name, _)| name.starts_with("switchyard_")).map(|(_, text)| text).collect();
     expect![[r#"
         switchyard_build_info gauge {version} The running version; always 1.
+        switchyard_events_lost_total counter {} Kubernetes Events lost because there were too many at once, or about one object.
         switchyard_frontend_conflicts gauge {} Frontends that more than one service port wants.
         switchyard_kernel_ops_total counter {ip_family} Changes written to the kernel.
         switchyard_planned_service_ports_total counter {} Service ports planned.
@@ -178,6 +180,17 @@ fn our_own_metrics() {
         switchyard_rules_repaired_total counter {ip_family} Rules found missing or altered and put right.
     "#]]
     .assert_eq(&ours);
+}
+
+#[test]
+fn lost_events_are_counted_where_they_are_lost() {
+    let page = touched(Mode::Iptables).render();
+    assert!(page.contains("switchyard_events_lost_total 7\n"), "{page}");
+    let page = Metrics::new(Mode::Iptables, &[V4], "1").render();
+    assert!(
+        page.contains("switchyard_events_lost_total 0\n"),
+        "without an API server there are none: {page}"
+    );
 }
 
 #[test]
