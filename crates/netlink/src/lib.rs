@@ -10,7 +10,8 @@
 //! | [`monitor`] | who changed nf_tables, as it happens |
 //! | [`nfacct`] | named packet counters |
 //! | [`nftables`] | tables, chains, rules, sets and elements: transactions and dumps |
-//! | [`ipset`], [`ipvs`] | what another proxy left there |
+//! | [`ipset`] | what another proxy left there |
+//! | [`ipvs`] | virtual servers and their destinations |
 //! | [`route`] | links, addresses, routes |
 //! | [`netns`] | private network namespaces held by a file descriptor |
 //!

@@ -23,6 +23,7 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
 const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
@@ -241,6 +242,12 @@ impl Routes {
         self.socket.request("make a veth pair", veth_message(veth))
     }
 
+    /// Makes a link that leads nowhere, to give addresses to. It is not switched on.
+    pub fn create_dummy(&mut self, name: &str) -> Result<(), NetlinkError> {
+        check_name(name)?;
+        self.socket.request("make a dummy link", dummy_message(name))
+    }
+
     /// Removes a link, and with it its peer.
     pub fn delete_link(&mut self, link: LinkIndex) -> Result<(), NetlinkError> {
         self.socket.request("remove a link", Message::new(RTM_DELLINK, 0, &bytes::link_header(link, 0)))
@@ -255,6 +262,18 @@ impl Routes {
     /// Gives a link an address, usable at once: IPv6 does not look for duplicates.
     pub fn add_address(&mut self, link: LinkIndex, address: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
         self.socket.request("add an address", address_message(link, address, prefix))
+    }
+
+    /// Takes an address from a link.
+    pub fn remove_address(
+        &mut self,
+        link: LinkIndex,
+        address: IpAddr,
+        prefix: u8,
+    ) -> Result<(), NetlinkError> {
+        let mut message = Message::new(RTM_DELADDR, 0, &address_header(link, address, prefix));
+        message.put_ip(IFA_LOCAL, address).put_ip(IFA_ADDRESS, address);
+        self.socket.request("remove an address", message)
     }
 
     /// Adds a route to the main table, or replaces the one to the same network.
@@ -293,9 +312,23 @@ fn veth_message(veth: &Veth<'_>) -> Message {
     message
 }
 
-fn address_message(link: LinkIndex, address: IpAddr, prefix: u8) -> Message {
+fn dummy_message(name: &str) -> Message {
+    let header = bytes::link_header(LinkIndex(0), 0);
+    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &header);
+    message.put_text(IFLA_IFNAME, name).nest(IFLA_LINKINFO, |info| {
+        info.put_text(IFLA_INFO_KIND, "dummy");
+    });
+    message
+}
+
+/// `struct ifaddrmsg`.
+fn address_header(link: LinkIndex, address: IpAddr, prefix: u8) -> [u8; 8] {
     let [i0, i1, i2, i3] = link.0.to_ne_bytes();
-    let header = [family_of(address), prefix, 0, 0, i0, i1, i2, i3];
+    [family_of(address), prefix, 0, 0, i0, i1, i2, i3]
+}
+
+fn address_message(link: LinkIndex, address: IpAddr, prefix: u8) -> Message {
+    let header = address_header(link, address, prefix);
     let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &header);
     message.put_ip(IFA_LOCAL, address).put_ip(IFA_ADDRESS, address);
     if address.is_ipv6() {

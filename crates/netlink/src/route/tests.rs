@@ -85,6 +85,34 @@ fn a_link_that_is_not_there_is_missing_and_a_removed_pair_is_gone() {
 }
 
 #[test]
+fn addresses_come_and_go() {
+    let Some(here) = namespace_or_skip() else { return };
+    here.run(|| {
+        let mut routes = Routes::open().unwrap();
+        let link = routes.link_index("lo").unwrap();
+        for (text, prefix) in [("10.96.0.1", 32), ("fd00:96::1", 128)] {
+            let address = text.parse().unwrap();
+            let has = |routes: &mut Routes| routes.addresses().unwrap().iter().any(|a| a.address == address);
+            routes.add_address(link, address, prefix).unwrap();
+            assert!(has(&mut routes), "{text}");
+            routes.remove_address(link, address, prefix).unwrap();
+            assert!(!has(&mut routes), "{text}");
+            let gone = routes.remove_address(link, address, prefix).unwrap_err();
+            assert_eq!(gone.errno(), Some(nix::errno::Errno::EADDRNOTAVAIL), "{text}");
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn dummy_bytes() {
+    let bytes = dummy_message("kube-ipvs0").finish(1, 0).unwrap();
+    let wanted: &[u8] = b"\x0f\0\x03\0kube-ipvs0\0\0\x10\0\x12\x80\x0a\0\x01\0dummy\0\0\0";
+    #[cfg(target_endian = "little")]
+    assert_eq!(bytes.get(32..), Some(wanted));
+}
+
+#[test]
 fn route_bytes() {
     let route = Route {
         destination: "10.1.1.0".parse().unwrap(),
