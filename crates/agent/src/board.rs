@@ -9,6 +9,9 @@ use std::time::Instant;
 
 use switchyard_model::{Changes, Complaint, Event, Family, ObjectName, Pending, Tracker};
 
+use crate::ledger::Seen;
+use crate::sync::View;
+
 /// What woke the loop.
 #[derive(Debug)]
 pub enum Wake {
@@ -16,13 +19,25 @@ pub enum Wake {
     Work,
     /// Somebody harmed our rules; see [`Board::take_harm`].
     Harm,
+    /// Somebody wants to know something; see [`Board::take_questions`].
+    Question,
     /// The time is over.
     Time,
     /// The process ends.
     Stop,
 }
 
-#[derive(Debug, Default)]
+/// Something that only the loop knows. It is called on the loop's thread, between two runs.
+pub type Question = Box<dyn FnOnce(&View<'_>) + Send>;
+
+/// Questions that may wait. Those who ask wait for the answer, and are few.
+const QUESTIONS: usize = 32;
+
+/// Too many questions wait already.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooMany;
+
+#[derive(Default)]
 struct Inner {
     tracker: Tracker,
     harmed: BTreeMap<Family, String>,
@@ -37,10 +52,13 @@ struct Inner {
     is_stopping: bool,
     /// Families whose rules are in the kernel.
     written: BTreeSet<Family>,
+    /// When the first of the changes that wait was seen.
+    waiting_since: Option<Seen>,
+    questions: Vec<Question>,
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Board {
     inner: Mutex<Inner>,
     posted: Condvar,
@@ -77,6 +95,9 @@ impl Board {
         inner.tracker.apply(event);
         let is_work = inner.tracker.has_changes() || was_complete != inner.tracker.is_complete();
         announce(Posted { is_work, pending: inner.tracker.pending() });
+        if is_work {
+            inner.waiting_since.get_or_insert_with(Seen::now);
+        }
         if is_work || inner.new_complaints {
             inner.is_posted = true;
             self.posted.notify_all();
@@ -104,6 +125,22 @@ impl Board {
         self.posted.notify_all();
     }
 
+    /// Asks the loop. The answer takes as long as the run that is under way.
+    pub fn ask(&self, question: Question) -> Result<(), TooMany> {
+        let mut inner = self.lock();
+        if inner.questions.len() >= QUESTIONS {
+            return Err(TooMany);
+        }
+        inner.questions.push(question);
+        self.posted.notify_all();
+        Ok(())
+    }
+
+    /// Takes what waits for an answer.
+    pub fn take_questions(&self) -> Vec<Question> {
+        std::mem::take(&mut self.lock().questions)
+    }
+
     /// The process ends; the loop comes to an end after what it does now.
     pub fn stop(&self) {
         self.lock().is_stopping = true;
@@ -123,6 +160,9 @@ impl Board {
             if std::mem::take(&mut inner.is_harm_posted) {
                 return Wake::Harm;
             }
+            if !inner.questions.is_empty() {
+                return Wake::Question;
+            }
             let Some(deadline) = deadline else {
                 inner = self.posted.wait(inner).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -136,7 +176,14 @@ impl Board {
 
     /// Takes what changed; `None` until the first lists are complete.
     pub fn take(&self) -> Option<Changes> {
-        self.lock().tracker.take()
+        self.take_dated().map(|(changes, _)| changes)
+    }
+
+    /// The same, and when the first of it was seen.
+    pub fn take_dated(&self) -> Option<(Changes, Option<Seen>)> {
+        let mut inner = self.lock();
+        let changes = inner.tracker.take()?;
+        Some((changes, inner.waiting_since.take()))
     }
 
     /// Takes the families whose rules somebody else changed, and who, as far as is known.
@@ -218,6 +265,12 @@ mod tests {
         assert!(matches!(board.wait(None), Wake::Harm));
         assert!(board.take().is_some_and(|changes| changes.ports.is_empty()));
         assert_eq!(board.take_harm().len(), 1, "harm waits until it is asked for");
+        for _ in 0..QUESTIONS {
+            assert_eq!(board.ask(Box::new(|_| {})), Ok(()));
+        }
+        assert_eq!(board.ask(Box::new(|_| {})), Err(TooMany));
+        assert!(matches!(board.wait(None), Wake::Question));
+        assert_eq!(board.take_questions().len(), QUESTIONS);
         board.stop();
         assert!(matches!(board.wait(None), Wake::Stop));
     }

@@ -11,6 +11,7 @@
 
 mod check;
 mod config;
+mod ctl;
 mod demo;
 mod file;
 mod given;
@@ -30,6 +31,7 @@ use clap::{Parser, Subcommand};
 pub use config::{
     Config, Conntrack, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source, Task,
 };
+pub use ctl::{ADMIN_SOCKET, Asking, ExplainFlags, GetFlags, Output, Resource};
 pub use demo::DemoFlags;
 pub use own::default_service_ranges;
 
@@ -44,6 +46,10 @@ Examples:
       In kubeadm's DaemonSet: kube-proxy's own arguments and ConfigMap, another image.
   switchyard --kubeconfig /var/lib/kube-proxy/kubeconfig.conf --cluster-cidr 10.244.0.0/16
       Serve a cluster from outside of a pod.
+  switchyard explain --from 10.1.0.9 --to 10.96.0.10:80
+      Ask the agent that runs on this node where that packet goes, and why.
+  switchyard get services -o wide
+      List what it serves.
   switchyard --cleanup
       Remove every rule that it ever wrote, and exit.
 
@@ -77,6 +83,10 @@ pub struct Flags {
 pub enum Command {
     /// Show Services at work in network namespaces of their own, with traffic, failures and repairs
     Demo(DemoFlags),
+    /// Ask the agent of this node where a packet goes, and why
+    Explain(ExplainFlags),
+    /// List what the agent of this node serves
+    Get(GetFlags),
 }
 
 impl Flags {

@@ -13,21 +13,27 @@
 //! | [`board`] | holds the latest changes between source and loop |
 //! | [`pace`] | decides when to sync; a pure function of time |
 //! | [`sync`] | the loop, and what follows a sync |
+//! | [`ledger`] | what the last syncs did |
 //! | [`notices`] | what becomes a Kubernetes Event |
 //! | [`guard`] | notices when another program harms our rules |
+//! | [`admin`] | what the admin socket answers |
+//! | [`ctl`] | subcommands that ask it |
 //! | [`cleanup`] | `--cleanup` |
 //! | [`demo`] | `switchyard demo` |
 //! | [`logging`] | log lines |
 
 pub mod addresses;
+pub mod admin;
 pub mod board;
 pub mod cleanup;
 pub mod config_file;
+pub mod ctl;
 pub mod demo;
 pub mod external_ips;
 pub mod flags;
 pub mod guard;
 pub mod kernel;
+pub mod ledger;
 pub mod logging;
 pub mod notices;
 pub mod pace;

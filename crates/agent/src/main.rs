@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use switchyard_agent::flags::{Command, Config, Flags, Task};
-use switchyard_agent::{cleanup, demo, logging, run};
+use switchyard_agent::{cleanup, ctl, demo, logging, run};
 
 fn main() -> ExitCode {
     let flags = match Flags::read(std::env::args_os()) {
@@ -20,8 +20,8 @@ fn main() -> ExitCode {
         println!("{text}");
         return ExitCode::SUCCESS;
     }
-    if let Some(Command::Demo(demo_flags)) = &flags.command {
-        return match demo::run(demo_flags) {
+    if let Some(command) = &flags.command {
+        return match instead(command) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("Error: {error:#}");
@@ -38,6 +38,15 @@ fn main() -> ExitCode {
             eprintln!("See `switchyard --help`.");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What was asked for instead of a proxy.
+fn instead(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(flags) => demo::run(flags),
+        Command::Explain(flags) => Ok(ctl::explain(flags)?),
+        Command::Get(flags) => Ok(ctl::get(flags)?),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod sources;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
 use switchyard_plan::iptables::{self, Counter, InvalidPackets, Planner};
 use switchyard_plan::nft;
 use switchyard_plan::settings::{LoopbackNodePorts, Settings};
+use switchyard_serve::admin::AdminSocket;
 use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::Metrics;
 use switchyard_serve::server::{self, Listen};
@@ -28,6 +30,7 @@ use switchyard_source::Sink;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Addresses;
+use crate::admin::{Admin, Identity};
 use crate::board::Board;
 use crate::config_file::Watch;
 use crate::flags::{
@@ -103,7 +106,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     }
     notices.starting();
     let sink = external_ips::gated(config, sink(&families, &board, &health, &metrics));
-    let outcome = runtime.block_on(serve(config, &node_name, sink, &health, &metrics, &notices));
+    let admin = Admin::new(board.clone(), Identity { node: node_name.clone(), mode: config.mode });
+    let serving = serve(config, &node_name, sink, &health, &metrics, &notices);
+    let outcome = runtime.block_on(beside(answer_operator(config, admin), serving));
     board.stop();
     wait_for(&worker);
     runtime.shutdown_background();
@@ -204,6 +209,26 @@ async fn serve(
         }
     }
     Ok(())
+}
+
+/// Two things at once, one of which never ends by itself.
+async fn beside<T>(endless: impl Future<Output = Infallible>, work: impl Future<Output = T>) -> T {
+    tokio::select! {
+        never = endless => match never {},
+        end = work => end,
+    }
+}
+
+/// Answers on the admin socket. Without one the proxy does its work all the same.
+async fn answer_operator(config: &Config, admin: Arc<Admin>) -> Infallible {
+    let Some(path) = &config.admin_socket else { return std::future::pending().await };
+    match AdminSocket::bind(path) {
+        Ok(socket) => socket.serve(admin).await,
+        Err(error) => {
+            tracing::info!(cause = %with_causes(&error), "no admin socket; `switchyard get` and `explain` cannot ask this agent");
+            std::future::pending().await
+        }
+    }
 }
 
 fn sink(families: &[Family], board: &Arc<Board>, health: &Arc<ProxyHealth>, metrics: &Arc<Metrics>) -> Sink {

@@ -11,6 +11,7 @@
 mod family;
 mod quarrel;
 mod told;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +27,10 @@ use switchyard_serve::metrics::Metrics;
 pub use family::{FamilySync, with_causes};
 use quarrel::{Alarm, Quarrel};
 use told::Told;
+pub use view::View;
 
 use crate::board::{Board, Wake};
+use crate::ledger::{Ledger, Seen};
 use crate::notices::Notices;
 use crate::pace::{Next, Outcome, Pace};
 
@@ -93,6 +96,7 @@ pub struct Waiting {
     is_started: bool,
     told: Told,
     quarrel: Quarrel,
+    ledger: Ledger,
 }
 
 impl Loop {
@@ -106,6 +110,7 @@ impl Loop {
             if let Some(complaints) = self.board.complaints() {
                 self.waiting.told.complaints(complaints, &self.notices);
             }
+            self.answer();
             let now = Instant::now();
             let deadline = match (self.pace.next(now), self.patience(started, now)) {
                 (Next::RunNow, Patience::Over) => {
@@ -118,10 +123,22 @@ impl Loop {
             };
             match self.board.wait(self.earliest(deadline)) {
                 Wake::Work => self.pace.request(),
-                Wake::Harm | Wake::Time => {}
+                Wake::Harm | Wake::Question | Wake::Time => {}
                 Wake::Stop => return,
             }
             self.repair();
+        }
+    }
+
+    /// Answers what was asked meanwhile.
+    fn answer(&self) {
+        for question in self.board.take_questions() {
+            question(&View {
+                families: &self.families,
+                ledger: &self.waiting.ledger,
+                complaints: self.waiting.told.wrong_objects(),
+                is_started: self.waiting.is_started,
+            });
         }
     }
 
@@ -180,7 +197,7 @@ impl Loop {
     fn once(&mut self, harmed: &BTreeMap<Family, String>) {
         self.pace.started();
         let has_new_facts = self.board.take_new_facts();
-        let changes = self.board.take();
+        let taken = self.board.take_dated();
         for (family, by) in harmed {
             if let Some(sync) = self.families.iter_mut().find(|f| f.family() == *family) {
                 tracing::warn!(%family, %by, "our rules were changed by another program; writing them again");
@@ -189,7 +206,7 @@ impl Loop {
             }
         }
         let mut outcome = Outcome::Done;
-        if let Some(changes) = changes {
+        if let Some((changes, seen)) = taken {
             if !self.waiting.is_started && !self.knows_enough_of_pods() {
                 tracing::error!(
                     "this node has no podCIDR; until it gets one, packets of its pods are not told from others"
@@ -203,14 +220,7 @@ impl Loop {
             if let Some(ranges) = &changes.service_cidrs {
                 self.families.iter_mut().for_each(|sync| sync.allocate_from(ranges));
             }
-            for sync in &mut self.families {
-                let ports = of_family(&changes.ports, sync.family());
-                sync.add_triggers(&changes.triggers);
-                match sync.run(ports, &self.health, &self.metrics) {
-                    Ok(()) => self.board.wrote(sync.family()),
-                    Err(family::Failed) => outcome = Outcome::Failed,
-                }
-            }
+            outcome = self.sync_families(&changes, seen);
         }
         self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics, &self.notices);
         let left_out = self.families.iter().map(|sync| (sync.family(), sync.left_out()));
@@ -220,6 +230,19 @@ impl Loop {
             act();
         }
         self.pace.finished(Instant::now(), outcome);
+    }
+
+    fn sync_families(&mut self, changes: &Changes, seen: Option<Seen>) -> Outcome {
+        let mut outcome = Outcome::Done;
+        for sync in &mut self.families {
+            let ports = of_family(&changes.ports, sync.family());
+            sync.add_triggers(&changes.triggers);
+            match sync.run(ports, seen, &self.health, &self.metrics, &mut self.waiting.ledger) {
+                Ok(()) => self.board.wrote(sync.family()),
+                Err(family::Failed) => outcome = Outcome::Failed,
+            }
+        }
+        outcome
     }
 
     /// Settings follow the node, not Services: a change of a Service does not come here.

@@ -1,6 +1,6 @@
 //! Every scenario of `scenarios/` with real packets: the agent runs on node n1 of a lab, once per mode and iptables variant.
 //!
-//! Besides the flows, each scenario shows that the agent does not take its own writes for somebody else's, that rules outlive it,
+//! Besides the flows, each scenario shows that `switchyard explain` says of every flow what its packets did, that the agent does not take its own writes for somebody else's, that rules outlive it,
 //! that `--cleanup` leaves nothing, and in nftables mode that `nft` can list what it wrote.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
@@ -8,6 +8,8 @@
 #[macro_use]
 #[path = "common/all.rs"]
 mod common;
+#[path = "lab_scenarios/explained.rs"]
+mod explained;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,6 +142,9 @@ fn play(
         }
         report.flows += step.flows.iter().map(|flow| flow.families().len()).sum::<usize>();
         report.failures.extend(stage.failures(scenario, step, variant.mode(), patience));
+        if let Some(agent) = &agent {
+            report.failures.extend(explained::failures(agent, scenario, step, variant.mode())?);
+        }
     }
     if let Some(agent) = agent {
         part(&bench, agent)?;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use ipnet::IpNet;
 use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges};
+use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::settings::Settings;
 
@@ -31,6 +32,11 @@ pub trait Mode: Send {
     /// Replaces the ranges from which cluster IPs are given out, of both families. Only nftables mode has rules for
     /// addresses in them that no Service has; there the next sync is a full one if those of its family differ.
     fn allocate_from(&mut self, _ranges: &[IpNet]) {}
+
+    /// What this mode does with packets beyond routes.
+    fn manners(&self) -> Manners<'_> {
+        Manners::Lenient
+    }
 
     /// Somebody else changed what we wrote: the next sync is a full one.
     fn distrust(&mut self);

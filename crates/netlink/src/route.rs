@@ -12,6 +12,7 @@ use crate::socket::{Protocol, Socket, retry};
 use crate::{Family, NetlinkError};
 
 mod bytes;
+mod lookup;
 mod watch;
 
 pub use watch::AddressMonitor;

@@ -1,4 +1,5 @@
-//! What Switchyard tells the outside over HTTP: proxy health, per-service health checks and metrics.
+//! What Switchyard tells the outside over HTTP: proxy health, per-service health checks and metrics; and, on a Unix socket, what the
+//! operator asks.
 //!
 //! In: facts that the loop reports (a change was queued, a sync succeeded, a service has n local endpoints).
 //! Out: kube-proxy's health, metrics and health-check node ports, byte for byte where clients depend on bytes.
@@ -9,6 +10,7 @@
 //! - A client can neither hold a server nor grow it: heads, waiting time and connections are bounded, bodies are
 //!   never read.
 
+pub mod admin;
 pub mod health;
 pub mod metrics;
 mod moment;

@@ -159,6 +159,8 @@ pub struct Config {
     pub healthz: Option<SocketAddr>,
     /// Where metrics are served.
     pub metrics: SocketAddr,
+    /// Where the operator's questions are answered, if at all.
+    pub admin_socket: Option<PathBuf>,
     /// What happens if one of these cannot listen.
     pub on_bind_failure: OnBindFailure,
     /// How to log.

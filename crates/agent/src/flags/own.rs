@@ -16,6 +16,7 @@ pub fn default_service_ranges() -> Vec<ipnet::IpNet> {
 /// The values of these flags.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Own {
+    pub(super) admin_socket: String,
     pub(super) boot_id_file: String,
     pub(super) cleanup: bool,
     pub(super) config: String,
@@ -40,6 +41,7 @@ pub(super) struct Own {
 impl Default for Own {
     fn default() -> Self {
         Self {
+            admin_socket: super::ADMIN_SOCKET.to_owned(),
             boot_id_file: "/proc/sys/kernel/random/boot_id".to_owned(),
             cleanup: false,
             config: String::new(),
@@ -67,6 +69,7 @@ impl Own {
     /// The places of the values, by the names of the flags.
     pub(super) fn slots(&mut self) -> BTreeMap<&'static str, Slot<'_>> {
         BTreeMap::from([
+            ("admin-socket", Slot::Text(&mut self.admin_socket)),
             ("boot-id-file", Slot::Text(&mut self.boot_id_file)),
             ("cleanup", Slot::Switch(&mut self.cleanup)),
             ("config", Slot::Text(&mut self.config)),

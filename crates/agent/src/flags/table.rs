@@ -47,7 +47,7 @@ const LOGGING: &str = "Logging";
 const TASKS: &str = "Instead of running";
 
 /// Every flag, in the order of help.
-pub(super) const FLAGS: [Flag; 61] = [
+pub(super) const FLAGS: [Flag; 62] = [
     shown("config", Own, SOURCE, "FILE", "KubeProxyConfiguration file, instead of most flags"),
     shown(
         "kubeconfig",
@@ -231,6 +231,13 @@ pub(super) const FLAGS: [Flag; 61] = [
         SERVERS,
         "IP[:PORT]",
         "Where /healthz and /livez are served, for load balancers and the kubelet [default: 0.0.0.0:10256]",
+    ),
+    shown(
+        "admin-socket",
+        Own,
+        SERVERS,
+        "PATH",
+        "Unix socket on which `switchyard explain` and `switchyard get` ask this agent; empty for none [default: /run/switchyard/admin.sock]",
     ),
     shown(
         "metrics-bind-address",

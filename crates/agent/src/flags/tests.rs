@@ -49,6 +49,7 @@ fn defaults_are_kube_proxys() {
         loopback_node_ports: LoopbackNodePorts::Served,
         healthz: Some("0.0.0.0:10256".parse().unwrap()),
         metrics: "127.0.0.1:10249".parse().unwrap(),
+        admin_socket: Some(ADMIN_SOCKET.into()),
         on_bind_failure: OnBindFailure::Retry,
         logging: crate::logging::Logging { format: Format::Text, verbosity: 0 },
         conntrack: Conntrack {
@@ -242,7 +243,7 @@ fn an_unknown_flag_is_refused_with_the_nearest_known_one() {
 fn the_demo_has_flags_of_its_own() {
     let demo = |args: &[&str]| match read(args).expect("flags parse").command {
         Some(Command::Demo(flags)) => flags,
-        None => panic!("no demo in {args:?}"),
+        other => panic!("{other:?} in {args:?}"),
     };
     let got = demo(&["demo"]);
     assert_eq!((got.once, got.mode, got.examples, got.no_color), (false, Mode::Iptables, None, false));

@@ -66,6 +66,7 @@ pub(super) fn config(
             text => Some(listen_address(text)?),
         },
         metrics: listen_address(&configuration.metrics_bind_address)?,
+        admin_socket: some(&own.admin_socket).map(PathBuf::from),
         on_bind_failure: match configuration.bind_address_hard_fail {
             true => OnBindFailure::Exit,
             false => OnBindFailure::Retry,

@@ -11,6 +11,7 @@ use switchyard_model::{Family, ServiceName, ServicePortName};
 use switchyard_netlink::conntrack::Conntrack;
 use switchyard_netlink::route::Routes;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::explain::Manners;
 use switchyard_plan::health::health_checks;
 use switchyard_plan::settings::Settings;
 use switchyard_plan::stale;
@@ -19,9 +20,9 @@ use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::{Metrics, Scope, SyncKind, Table};
 use switchyard_serve::service_health::{HealthCheck, Moved, ServiceHealth};
 
-use crate::settings::health_check_addresses;
-
+use crate::ledger::{self, Entry, Ledger, Seen, Subjects};
 use crate::notices::Notices;
+use crate::settings::health_check_addresses;
 
 /// A sync that takes longer than this says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -80,6 +81,11 @@ impl FamilySync {
         self.mode.book()
     }
 
+    /// What the mode does with packets beyond routes.
+    pub fn manners(&self) -> Manners<'_> {
+        self.mode.manners()
+    }
+
     /// Service ports with more endpoints than the mode can serve, and how many get no traffic for it.
     pub fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
         self.mode.left_out()
@@ -110,8 +116,15 @@ impl FamilySync {
         self.triggers.extend(mine.map(|(_, at)| *at).filter(|at| *at >= self.started));
     }
 
-    /// Brings the kernel up to date.
-    pub fn run(&mut self, ports: PortChanges, health: &ProxyHealth, metrics: &Metrics) -> Result<(), Failed> {
+    /// Brings the kernel up to date. `seen` is when the first of the changes was.
+    pub fn run(
+        &mut self,
+        ports: PortChanges,
+        seen: Option<Seen>,
+        health: &ProxyHealth,
+        metrics: &Metrics,
+        ledger: &mut Ledger,
+    ) -> Result<(), Failed> {
         let began = Instant::now();
         if ports.is_empty() && !self.mode.needs_full_sync(began) {
             // The change was for the other family, or only for what the Node says: nothing waits any more.
@@ -119,8 +132,10 @@ impl FamilySync {
             health.updated(self.family, Moment::now());
             return Ok(());
         }
+        let subjects = Subjects::of(&ports);
         let report = self.mode.sync(began, ports, &mut progress(self.family));
         let took = began.elapsed();
+        ledger.add(self.entry(subjects, &report, seen, took));
         self.measure(&report, took, metrics);
         if let Some(failure) = &report.failure {
             let text = with_causes(failure);
@@ -144,6 +159,27 @@ impl FamilySync {
         metrics.sync_succeeded(self.family, SystemTime::now());
         health.updated(self.family, Moment::now());
         Ok(())
+    }
+
+    fn entry(&self, subjects: Subjects, report: &Report, seen: Option<Seen>, took: Duration) -> Entry {
+        let seen = seen.filter(|_| subjects.total > 0);
+        let outcome = match &report.failure {
+            Some(failure) => ledger::Outcome::Failed(with_causes(failure)),
+            None if report.refused.is_empty() => ledger::Outcome::Written,
+            None => ledger::Outcome::SetAside(report.refused.len()),
+        };
+        Entry {
+            number: 0,
+            family: self.family,
+            subjects,
+            kind: report.kind,
+            seen: seen.map(|seen| seen.wall),
+            committed: SystemTime::now(),
+            latency: seen.map(|seen| seen.monotonic.elapsed()),
+            took,
+            operations: report.lines,
+            outcome,
+        }
     }
 
     fn measure(&self, report: &Report, took: Duration, metrics: &Metrics) {

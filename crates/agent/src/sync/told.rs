@@ -25,6 +25,11 @@ pub(super) struct Told {
 type Lines = BTreeMap<String, BTreeSet<ServiceName>>;
 
 impl Told {
+    /// What is wrong with objects.
+    pub(super) fn wrong_objects(&self) -> &BTreeMap<ObjectName, Vec<Complaint>> {
+        &self.complaints
+    }
+
     /// Complaints of the source: all of them.
     pub(super) fn complaints(&mut self, now: BTreeMap<ObjectName, Vec<Complaint>>, notices: &Notices) {
         let fresh = now.iter().filter(|(object, list)| self.complaints.get(*object) != Some(list));

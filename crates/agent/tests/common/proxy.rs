@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use switchyard_lab::scenario::Scenario;
 use switchyard_lab::{Host, Lab, Node, Process};
 use tempfile::TempDir;
@@ -66,8 +66,14 @@ impl Bench {
         command.arg("--conntrack-max-per-core=0");
         command.args(["--healthz-bind-address=0.0.0.0:10256", "--metrics-bind-address=127.0.0.1:10249"]);
         command.args(flags.iter().map(AsRef::as_ref));
+        self.launch(command)
+    }
+
+    fn launch(&self, mut command: Command) -> anyhow::Result<Agent> {
+        let admin_socket = self.path("admin.sock");
+        command.arg("--admin-socket").arg(&admin_socket);
         let process = self.node.start(&mut command, &self.path("agent.log"))?;
-        Ok(Agent { process, node: self.node.clone() })
+        Ok(Agent { process, node: self.node.clone(), admin_socket })
     }
 
     /// Starts an agent as kubeadm's DaemonSet does: a file with its stock content, the node's name as the only flag, and the options of
@@ -82,8 +88,7 @@ impl Bench {
         if let Some(backend) = self.variant.backend() {
             command.arg(format!("--iptables-backend={backend}"));
         }
-        let process = self.node.start(&mut command, &self.path("agent.log"))?;
-        Ok(Agent { process, node: self.node.clone() })
+        self.launch(command)
     }
 
     /// Runs `--cleanup`, which must succeed.
@@ -134,9 +139,18 @@ impl Bench {
 pub(crate) struct Agent {
     process: Process,
     node: Host,
+    admin_socket: PathBuf,
 }
 
 impl Agent {
+    /// What a subcommand that asks this agent prints, as JSON.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
+        let socket = self.admin_socket.to_str().context("the path of the test is no text")?;
+        let more = ["--admin-socket", socket, "--output", "json"];
+        let arguments: Vec<&str> = arguments.iter().copied().chain(more).collect();
+        Ok(serde_json::from_str(&self.node.exec_ok(env!("CARGO_BIN_EXE_switchyard"), &arguments)?)?)
+    }
+
     /// The end of its log, for messages.
     pub(crate) fn log_end(&self) -> String {
         let log = self.process.log().unwrap_or_else(|error| error.to_string());

@@ -17,6 +17,7 @@ use switchyard_netlink::nftables::{CommitError, Generation, Nft};
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
 use switchyard_plan::iptables::RuleCounts;
+use switchyard_plan::explain::Manners;
 use switchyard_plan::nft::ops::{Change, Op};
 use switchyard_plan::nft::planner::Planner;
 use switchyard_plan::settings::Settings;
@@ -126,6 +127,10 @@ impl crate::Mode for NftMode {
             self.planner.reset(|_, config| config.service_cidrs = own);
             self.kernel = Kernel::Unknown;
         }
+    }
+
+    fn manners(&self) -> Manners<'_> {
+        Manners::Strict { service_cidrs: &self.planner.config().service_cidrs }
     }
 
     fn distrust(&mut self) {

@@ -87,6 +87,14 @@ impl Ask {
         named.map(|(_, value)| decoded(&value.replace('+', " ")).unwrap_or_default())
     }
 
+    /// All query parameters, decoded; one whose escapes are broken is left out.
+    pub(crate) fn query(&self) -> Vec<(String, String)> {
+        let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let text = |text: &str| decoded(&text.replace('+', " "));
+        pairs.filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect()
+    }
+
     /// The media ranges that the client takes, as one text.
     pub(crate) fn accept(&self) -> &str {
         self.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()

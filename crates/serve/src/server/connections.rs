@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -18,7 +19,8 @@ use std::time::{Duration, SystemTime};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::ask::Ask;
@@ -75,17 +77,42 @@ impl Connections {
     }
 }
 
+/// A socket that connections come in on.
+pub(crate) trait Accept: Sync {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// Waits for the next one.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
 /// Answers on a listener for as long as the future lives.
 pub(crate) async fn serve_listener<S: Site>(
-    listener: TcpListener,
+    listener: impl Accept,
     connections: Connections,
     site: Arc<S>,
 ) -> Infallible {
     let mut tasks = JoinSet::new();
     let mut is_refused = false;
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match listener.next().await {
+            Ok(stream) => {
                 is_refused = false;
                 while tasks.try_join_next().is_some() {}
                 connections.admit(tasks.spawn(answer(stream, connections.head_timeout, site.clone())));
@@ -101,7 +128,7 @@ pub(crate) async fn serve_listener<S: Site>(
     }
 }
 
-async fn answer<S: Site>(stream: TcpStream, head_timeout: Duration, site: Arc<S>) {
+async fn answer<S: Site>(stream: impl AsyncRead + AsyncWrite + Send + Unpin, head_timeout: Duration, site: Arc<S>) {
     let service = service_fn(move |request| {
         let site = site.clone();
         async move {

@@ -14,7 +14,7 @@ const ANY: &str = "";
 /// a value that is refused, and the message. [`ANY`] as message: nothing is refused.
 type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
-const ROWS: [Row; 61] = [
+const ROWS: [Row; 62] = [
     (
         "bind-address",
         "::1",
@@ -23,6 +23,7 @@ const ROWS: [Row; 61] = [
         "not a valid textual representation of an IP address",
     ),
     ("bind-address-hard-fail", "true", "bindAddressHardFail: true", "2", BOOL),
+    ("admin-socket", "/s", ANY, ANY, ANY),
     ("boot-id-file", "/b", ANY, ANY, ANY),
     ("cleanup", "false", ANY, "2", BOOL),
     (

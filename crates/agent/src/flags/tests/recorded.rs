@@ -89,6 +89,7 @@ fn every_flag_of_kube_proxy_is_here_with_its_default() {
         "manifests",
         "service-cluster-ip-range",
         "iptables-backend",
+        "admin-socket",
         "healthz-port",
         "log-json-info-buffer-size",
         "log-json-split-stream",

@@ -1,0 +1,129 @@
+//! What the admin socket answers: a small, versioned JSON API over what the loop knows.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/v1` | who answers: version, node, mode, families, how much is served |
+//! | `/v1/services` | service ports, one item per family; `limit`, `continue`, `namespace`, `name` |
+//! | `/v1/endpoints` | their endpoints, likewise |
+//! | `/v1/routes` | their frontends, and what happens to packets for each, likewise |
+//! | `/v1/quarantine` | what was set aside, and why |
+//! | `/v1/changes` | the change ledger; `after` (a number) leaves older entries out |
+//! | `/v1/explain` | `from`, `to`, `protocol`, `interface`: where a packet goes, and why |
+//!
+//! In: questions. Out: JSON, an error with `error` in it. Each question is answered on the loop's thread between two runs, so an answer
+//! is always of one moment; a page is bounded, so no question holds the loop for long. Nothing is computed while nobody asks.
+
+mod changes;
+mod explanation;
+mod lists;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchyard_serve::admin::{Answer, Answering, Question, Responder};
+
+use crate::board::Board;
+use crate::sync::View;
+
+pub use explanation::Asked;
+
+/// How long an answer may take. A first write of many rules goes before it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What does not change while the process runs.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The own node.
+    pub node: String,
+    /// The mode.
+    pub mode: crate::flags::Mode,
+}
+
+/// See the module.
+pub struct Admin {
+    board: Arc<Board>,
+    identity: Identity,
+}
+
+/// Why there is no answer: status and text.
+pub(crate) type Refusal = (u16, String);
+
+/// What a question leads to, on the loop's thread.
+type Work = Box<dyn FnOnce(&View<'_>) -> Result<Value, Refusal> + Send>;
+
+impl Admin {
+    /// For the loop behind this board.
+    pub fn new(board: Arc<Board>, identity: Identity) -> Arc<Self> {
+        Arc::new(Self { board, identity })
+    }
+
+    fn work(&self, question: &Question) -> Result<Work, Refusal> {
+        let identity = self.identity.clone();
+        Ok(match question.path.as_str() {
+            "/v1" | "/v1/" => Box::new(move |view| Ok(lists::status(&identity, view))),
+            "/v1/services" => paged(question, lists::services)?,
+            "/v1/endpoints" => paged(question, lists::endpoints)?,
+            "/v1/routes" => paged(question, lists::routes)?,
+            "/v1/quarantine" => Box::new(|view| Ok(lists::quarantine(view))),
+            "/v1/changes" => {
+                let after = number(question, "after")?.unwrap_or_default();
+                Box::new(move |view| Ok(changes::list(view.ledger, after)))
+            }
+            "/v1/explain" => {
+                let asked = Asked::read(question)?;
+                Box::new(move |view| explanation::explain(view, &asked))
+            }
+            path => {
+                return Err((
+                    404,
+                    format!("nothing answers on {path}; this agent knows version 1 of the API"),
+                ));
+            }
+        })
+    }
+}
+
+/// A question whose answer is a page of a list.
+fn paged(question: &Question, list: fn(&View<'_>, &lists::Page) -> Value) -> Result<Work, Refusal> {
+    let page = lists::Page::read(question)?;
+    Ok(Box::new(move |view| Ok(list(view, &page))))
+}
+
+pub(crate) fn number(question: &Question, name: &str) -> Result<Option<u64>, Refusal> {
+    let read = |text: &str| text.parse().map_err(|_| (400, format!("{name} must be a number, not {text:?}")));
+    question.parameter(name).map(read).transpose()
+}
+
+impl Responder for Admin {
+    fn respond(&self, question: Question) -> Answering {
+        let work = self.work(&question);
+        let board = self.board.clone();
+        Box::pin(async move {
+            let answer = match work {
+                Ok(work) => ask(&board, work).await,
+                Err(refusal) => Err(refusal),
+            };
+            match answer {
+                Ok(value) => Answer { status: 200, body: format!("{value}\n") },
+                Err((status, text)) => Answer { status, body: format!("{}\n", json!({ "error": text })) },
+            }
+        })
+    }
+}
+
+async fn ask(board: &Board, work: Work) -> Result<Value, Refusal> {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let asked = board.ask(Box::new(move |view| {
+        // Whoever asked may have gone.
+        let _ = send.send(work(view));
+    }));
+    if asked.is_err() {
+        return Err((503, "too many questions wait for an answer; try again".to_owned()));
+    }
+    match tokio::time::timeout(PATIENCE, receive).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err((503, "the agent is stopping".to_owned())),
+        Err(_) => Err((503, "the agent is still writing rules; try again".to_owned())),
+    }
+}

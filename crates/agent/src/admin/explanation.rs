@@ -1,0 +1,132 @@
+//! Explanations: the question of an operator as a packet, and why it goes where it goes as JSON.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use switchyard_model::{Family, Protocol};
+use switchyard_netlink::NetlinkError;
+use switchyard_netlink::route::Routes;
+use switchyard_plan::explain::{Explanation, Hit, Judged, Place, Standing, explain as why};
+use switchyard_plan::trace::{Answer, NodeAddresses, Packet, is_own};
+use switchyard_serve::admin::Question;
+
+use super::Refusal;
+use crate::sync::{View, with_causes};
+
+/// What somebody wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Who sends; nobody in particular means this node.
+    pub from: Option<IpAddr>,
+    /// The interface that it comes in on; without it, the one that leads to the sender.
+    pub interface: Option<String>,
+    /// What is dialled.
+    pub to: IpAddr,
+    /// On which port.
+    pub port: u16,
+    /// By which protocol.
+    pub protocol: Protocol,
+}
+
+impl Asked {
+    pub(super) fn read(question: &Question) -> Result<Self, Refusal> {
+        let missing = |name: &str| (400, format!("{name} is missing"));
+        let to = question.parameter("to").ok_or_else(|| missing("to"))?;
+        let (to, port) = destination(to)?;
+        let from = question.parameter("from").filter(|text| !text.is_empty()).map(address).transpose()?;
+        if from.is_some_and(|from| Family::of(from) != Family::of(to)) {
+            return Err((400, "from and to are of different IP families".to_owned()));
+        }
+        let interface = question.parameter("interface").filter(|name| !name.is_empty()).map(str::to_owned);
+        let protocol = protocol(question.parameter("protocol").unwrap_or("tcp"))?;
+        Ok(Self { from, interface, to, port, protocol })
+    }
+}
+
+fn address(text: &str) -> Result<IpAddr, Refusal> {
+    text.parse().map_err(|_| (400, format!("{text:?} is no IP address")))
+}
+
+fn destination(text: &str) -> Result<(IpAddr, u16), Refusal> {
+    let wrong =
+        || (400, format!("to must be ADDRESS:PORT, as in 10.96.0.10:80 or [fd00::10]:80, not {text:?}"));
+    let socket: std::net::SocketAddr = text.parse().map_err(|_| wrong())?;
+    Ok((socket.ip(), socket.port()))
+}
+
+fn protocol(text: &str) -> Result<Protocol, Refusal> {
+    let all = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+    let found = all.into_iter().find(|protocol| protocol.to_string().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| (400, format!("protocol must be tcp, udp or sctp, not {text:?}")))
+}
+
+pub(super) fn explain(view: &View<'_>, asked: &Asked) -> Result<Value, Refusal> {
+    let family = Family::of(asked.to);
+    let Some(sync) = view.family(family) else {
+        return Err((404, format!("this node does not serve {family}")));
+    };
+    let cannot = |error: NetlinkError| (500, format!("cannot ask the kernel: {}", with_causes(&error)));
+    let mut routes = Routes::open().map_err(cannot)?;
+    let node: NodeAddresses =
+        routes.addresses().map_err(cannot)?.into_iter().map(|one| one.address).collect();
+    let book = sync.book();
+    let source = asked.from.unwrap_or(book.settings().node_ip);
+    let interface = match &asked.interface {
+        Some(name) => Some(name.clone()),
+        None if asked.from.is_none() || is_own(&node, source) => None,
+        None => Some(routes.interface_towards(source).map_err(cannot)?.unwrap_or_default()),
+    };
+    let packet =
+        Packet { source, interface, destination: asked.to, protocol: asked.protocol, port: asked.port };
+    Ok(show(&packet, &why(Place { book, node: &node, manners: sync.manners() }, &packet)))
+}
+
+fn show(packet: &Packet, explanation: &Explanation<'_>) -> Value {
+    let verdict = match explanation.answer {
+        Answer::Endpoints(_) => "endpoints",
+        Answer::Reject => "reject",
+        Answer::Drop => "drop",
+        Answer::Untouched => "untouched",
+    };
+    json!({
+        "apiVersion": "v1",
+        "kind": "Explanation",
+        "from": packet.source,
+        "interface": packet.interface.as_deref().filter(|name| !name.is_empty()),
+        "isFromThisNode": packet.interface.is_none(),
+        "to": std::net::SocketAddr::new(packet.destination, packet.port).to_string(),
+        "protocol": packet.protocol.to_string(),
+        "verdict": verdict,
+        "reason": explanation.reason.to_string(),
+        "hit": explanation.hit.as_ref().map(show_hit),
+    })
+}
+
+fn show_hit(hit: &Hit<'_>) -> Value {
+    let count = hit.candidates();
+    let endpoint = |judged: &Judged<'_>| {
+        let (odds, source, excluded) = match judged.standing {
+            Standing::Candidate(source) => (Some(format!("1/{count}")), Some(source), None),
+            Standing::Excluded(why) => (None, None, Some(why.to_string())),
+        };
+        json!({
+            "address": judged.endpoint.address.to_string(),
+            "node": judged.endpoint.node.as_deref(),
+            "odds": odds,
+            "seenSource": source.map(|source| source.seen().to_string()),
+            "sourceReason": source.map(|source| source.to_string()),
+            "excluded": excluded,
+        })
+    };
+    json!({
+        "service": hit.port.name.service.to_string(),
+        "portName": &*hit.port.name.port,
+        "frontend": hit.frontend.to_string(),
+        "frontendKind": hit.kind.to_string(),
+        "client": hit.client.to_string(),
+        "affinitySeconds": hit.port.affinity,
+        "allowedSources": hit.allowed_sources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "losers": hit.losers.iter().map(|key| key.name.to_string()).collect::<Vec<_>>(),
+        "endpoints": hit.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+    })
+}

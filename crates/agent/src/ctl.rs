@@ -1,0 +1,43 @@
+//! The subcommands that ask a running agent: `explain` and `get`.
+//!
+//! In: their flags, and the agent's admin socket. Out: a table, JSON or YAML on standard output; or one line that says what to do. What the
+//! agent answers is text from a cluster, so nothing of it reaches a terminal unescaped.
+
+mod client;
+mod explain;
+mod get;
+mod table;
+mod yaml;
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+pub use client::CtlError;
+
+use crate::flags::{ExplainFlags, GetFlags, Output};
+
+/// `switchyard explain`.
+pub fn explain(flags: &ExplainFlags) -> Result<(), CtlError> {
+    let answer = client::get(&flags.asking.admin_socket, "/v1/explain", &explain::parameters(flags))?;
+    show(flags.asking.output, &answer, || explain::text(&answer))
+}
+
+/// `switchyard get`.
+pub fn get(flags: &GetFlags) -> Result<(), CtlError> {
+    let answer = get::all(flags)?;
+    show(flags.asking.output, &answer, || get::text(flags, &answer))
+}
+
+fn show(output: Output, answer: &Value, text: impl FnOnce() -> String) -> Result<(), CtlError> {
+    let text = match output {
+        Output::Table | Output::Wide => text(),
+        Output::Json => format!("{answer:#}\n"),
+        Output::Yaml => yaml::text(answer),
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough, as `head` has.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(CtlError::Print),
+    }
+}

@@ -1,0 +1,132 @@
+//! One question to an agent, over its admin socket.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Longer than the agent itself is patient.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Largest answer. A page of the longest list is far smaller.
+const BYTES: u64 = 256 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CtlError {
+    /// No agent.
+    #[error("no agent answers on {}; is it running? Its flag --admin-socket says where it answers", path.display())]
+    NoAgent {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Not for us.
+    #[error("may not use {}; only the user that the agent runs as may, usually root: try sudo", path.display())]
+    Forbidden {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The connection broke.
+    #[error("the agent on {} did not answer to the end", path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The agent said no.
+    #[error("{0}")]
+    Refused(String),
+    /// The answer is none that this program knows.
+    #[error(
+        "the agent answers in a way that this program does not know; are they of the same version? ({0})"
+    )]
+    Unknown(String),
+    /// Standard output failed.
+    #[error("cannot print")]
+    Print(#[source] io::Error),
+}
+
+/// GET, with parameters.
+pub(super) fn get(socket: &Path, path: &str, parameters: &[(&str, &str)]) -> Result<Value, CtlError> {
+    let query: Vec<String> =
+        parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    let head =
+        format!("GET {path}?{} HTTP/1.1\r\nHost: switchyard\r\nConnection: close\r\n\r\n", query.join("&"));
+    let answer = exchange(socket, &head)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| unknown(&answer))?;
+    let status: u16 =
+        head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(|| unknown(head))?;
+    let value: Value = serde_json::from_str(body).map_err(|_| unknown(body))?;
+    if status == 200 {
+        return Ok(value);
+    }
+    let error = value.get("error").and_then(Value::as_str).ok_or_else(|| unknown(body))?;
+    Err(CtlError::Refused(super::table::printable(error)))
+}
+
+fn exchange(socket: &Path, head: &str) -> Result<String, CtlError> {
+    let path = socket.to_owned();
+    let mut stream = match UnixStream::connect(socket) {
+        Ok(stream) => stream,
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(CtlError::Forbidden { path, source });
+        }
+        Err(source) => return Err(CtlError::NoAgent { path, source }),
+    };
+    let mut talk = || {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(head.as_bytes())?;
+        let mut answer = Vec::new();
+        (&mut stream).take(BYTES).read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    talk().map_err(|source| CtlError::Broken { path, source })
+}
+
+fn unknown(text: &str) -> CtlError {
+    let start: String = text.chars().take(60).collect();
+    CtlError::Unknown(super::table::printable(&start))
+}
+
+/// Percent-encoded: everything but letters, digits and a few marks.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b':' | b'/' => {
+                encoded.push(char::from(byte))
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_odd_is_encoded() {
+        assert_eq!(encoded("10.96.0.1:80"), "10.96.0.1:80");
+        assert_eq!(encoded("[fd00::1]:80"), "%5Bfd00::1%5D:80");
+        assert_eq!(encoded("a&b=c d\r\n"), "a%26b%3Dc%20d%0D%0A");
+    }
+
+    #[test]
+    fn no_agent_is_said_in_one_line() {
+        let error = get(Path::new("/nonexistent/admin.sock"), "/v1", &[]).unwrap_err();
+        assert!(matches!(error, CtlError::NoAgent { .. }), "{error}");
+        assert_eq!(error.to_string().lines().count(), 1);
+    }
+}

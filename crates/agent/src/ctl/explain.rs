@@ -1,0 +1,80 @@
+//! `switchyard explain`: the question as parameters, the answer as text.
+
+use serde_json::Value;
+
+use super::table::{printable, table};
+use crate::flags::ExplainFlags;
+
+/// What the agent is asked.
+pub(super) fn parameters(flags: &ExplainFlags) -> Vec<(&'static str, &str)> {
+    let (to, protocol) = match flags.to.rsplit_once('/') {
+        Some((to, protocol)) => (to, protocol),
+        None => (flags.to.as_str(), "tcp"),
+    };
+    let mut parameters = vec![("to", to), ("protocol", protocol)];
+    parameters.extend(flags.from.as_deref().map(|from| ("from", from)));
+    parameters.extend(flags.interface.as_deref().map(|name| ("interface", name)));
+    parameters
+}
+
+/// The answer for people.
+pub(super) fn text(answer: &Value) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{}\n", printable(&value)));
+    let sender = if answer["isFromThisNode"] == true { "this node" } else { "" };
+    line(
+        "packet",
+        format!("{} -> {}/{}", plain(&answer["from"]), plain(&answer["to"]), plain(&answer["protocol"])),
+    );
+    line("verdict", format!("{}: {}", plain(&answer["verdict"]), plain(&answer["reason"])));
+    let Some(hit) = answer.get("hit").filter(|hit| !hit.is_null()) else { return text };
+    let port = match plain(&hit["portName"]) {
+        name if name.is_empty() => String::new(),
+        name => format!(", port {name}"),
+    };
+    line("service", format!("{}{port}", plain(&hit["service"])));
+    line("frontend", format!("{} ({})", plain(&hit["frontend"]), plain(&hit["frontendKind"])));
+    let client = plain(&hit["client"]);
+    line("client", if client == "anyone" && !sender.is_empty() { sender.to_owned() } else { client });
+    if let Some(seconds) = hit["affinitySeconds"].as_u64() {
+        line("sticky", format!("a client stays with its endpoint for {seconds} s after its last connection"));
+    }
+    let ranges = list(&hit["allowedSources"]);
+    if !ranges.is_empty() {
+        line("allowed", ranges);
+    }
+    let losers = list(&hit["losers"]);
+    if !losers.is_empty() {
+        line("not for", format!("{losers}, which asked for this frontend later"));
+    }
+    let endpoints = hit["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if endpoints.is_empty() {
+        return text;
+    }
+    let rows: Vec<Vec<String>> = endpoints.iter().map(row).collect();
+    format!("{text}\n{}", table(&["ENDPOINT", "NODE", "ODDS", "SEES", "WHY"], &rows))
+}
+
+fn row(endpoint: &Value) -> Vec<String> {
+    let why = match endpoint.get("excluded").and_then(Value::as_str) {
+        Some(why) => why.to_owned(),
+        None => format!("source {}", plain(&endpoint["sourceReason"])),
+    };
+    let cell = |name: &str| plain(&endpoint[name]);
+    vec![cell("address"), cell("node"), cell("odds"), cell("seenSource"), why]
+}
+
+/// A value without quotes; nothing for null.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The items of a list, with commas.
+pub(super) fn list(value: &Value) -> String {
+    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().map(plain).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,94 @@
+//! The flags of the subcommands that ask a running agent.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Where an agent answers unless it was told otherwise.
+pub const ADMIN_SOCKET: &str = "/run/switchyard/admin.sock";
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// For people with wide screens.
+    Wide,
+    /// For programs.
+    Json,
+    /// For both.
+    Yaml,
+}
+
+/// Whom to ask, and how to print the answer.
+#[derive(Clone, Debug, Args, PartialEq, Eq)]
+pub struct Asking {
+    /// The admin socket of the agent
+    #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET)]
+    pub admin_socket: PathBuf,
+
+    /// How to print
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+/// Flags of `switchyard explain`.
+#[derive(Clone, Debug, Args, PartialEq, Eq)]
+#[command(disable_version_flag = true)]
+pub struct ExplainFlags {
+    /// Who sends: an IP address. Without it, this node
+    #[arg(long, value_name = "IP")]
+    pub from: Option<String>,
+
+    /// What is dialled, for example 10.96.0.10:80, 10.96.0.10:53/udp or [fd00::10]:80
+    #[arg(long, value_name = "IP:PORT[/PROTOCOL]")]
+    pub to: String,
+
+    /// The interface that the packet comes in on, where pods are told by interfaces
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+
+    /// Whom to ask, and how to print.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Resource {
+    /// Service ports.
+    #[value(alias = "service", alias = "svc")]
+    Services,
+    /// Their endpoints.
+    #[value(alias = "endpoint", alias = "ep")]
+    Endpoints,
+    /// What happens to packets for each address that clients dial.
+    #[value(alias = "route")]
+    Routes,
+    /// What was set aside, and why.
+    Quarantine,
+    /// What the last syncs did.
+    #[value(alias = "change")]
+    Changes,
+}
+
+/// Flags of `switchyard get`.
+#[derive(Clone, Debug, Args, PartialEq, Eq)]
+#[command(disable_version_flag = true)]
+pub struct GetFlags {
+    /// What to list
+    #[arg(value_enum)]
+    pub resource: Resource,
+
+    /// Only the Service of this name
+    pub name: Option<String>,
+
+    /// Only Services of this namespace
+    #[arg(long, short, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Whom to ask, and how to print.
+    #[command(flatten)]
+    pub asking: Asking,
+}
