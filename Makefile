@@ -15,11 +15,11 @@ targets_of = $(patsubst %,--test %,$(sort $(basename $(notdir $(1)))))
 help: ## List the targets
 	@echo "Switchyard: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LAB=require   a test that cannot run is a failure (as in CI), instead of a loud skip"
 	@echo "  E2E=require   likewise for e2e and parity without Go"
-	@echo "  ARGS='...'    arguments for run (make run ARGS='--once') and bench"
+	@echo "  ARGS='...'    arguments for run (make run ARGS='--once'), bench and bench-peer"
 
 .PHONY: build
 build: ## The release binary: target/release/switchyard
@@ -70,6 +70,13 @@ parity: ## Rules beside those of upstream's kube-proxy, same objects, rule by ru
 bench: ## Goals: nftables mode beside the kernel alone, iptables mode, memory (root)
 	scripts/install-packages test
 	$(CARGO) run --release --locked -p xtask -- bench $(ARGS)
+
+.PHONY: bench-peer
+bench-peer: ## Beside upstream's kube-proxy: first sync, changes, churn, memory, connecting (root, Go)
+	scripts/install-packages test
+	scripts/build-e2e
+	scripts/build-kube-proxy-next
+	$(CARGO) bench --locked -p switchyard --features e2e --bench peer -- $(ARGS)
 
 .PHONY: fmt
 fmt: ## Format all code

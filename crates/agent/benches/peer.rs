@@ -1,0 +1,90 @@
+//! Switchyard beside upstream's kube-proxy: same API server, same machine, same objects, in turn. `make bench-peer` runs this.
+//!
+//! In: sizes and kinds of proxies, see [`options`]. Out: a file of figures for each size and kind in `target/bench-peer`, and of all of them
+//! together a table, pictures and JSON in `docs/benchmarks`. What is in `target/bench-peer` already is not measured again.
+//!
+//! For every size, each kind runs once per round, alone, on the node of a lab of its own; so all kinds share what the machine does to one
+//! round. Real connections say what is in the kernel: the same way to look for every kind.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark ends at the first surprise, and tells"
+)]
+
+#[macro_use]
+#[path = "../tests/common/all.rs"]
+mod common;
+#[path = "../tests/e2e/all.rs"]
+mod e2e;
+
+#[path = "peer/changes.rs"]
+mod changes;
+#[path = "peer/churn.rs"]
+mod churn;
+#[path = "peer/cluster.rs"]
+mod cluster;
+#[path = "peer/connect.rs"]
+mod connect;
+#[path = "peer/figures.rs"]
+mod figures;
+#[path = "peer/goals.rs"]
+mod goals;
+#[path = "peer/kind.rs"]
+mod kind;
+#[path = "peer/machine.rs"]
+mod machine;
+#[path = "peer/measure.rs"]
+mod measure;
+#[path = "peer/options.rs"]
+mod options;
+#[path = "peer/plot.rs"]
+mod plot;
+#[path = "peer/progress.rs"]
+mod progress;
+#[path = "peer/report.rs"]
+mod report;
+#[path = "peer/round.rs"]
+mod round;
+#[path = "peer/stage.rs"]
+mod stage;
+#[path = "peer/store.rs"]
+mod store;
+#[path = "peer/text.rs"]
+mod text;
+
+use clap::Parser;
+
+use cluster::Cluster;
+use options::{Cell, Options};
+use progress::Progress;
+use report::Figures;
+use store::Store;
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let store = Store::open()?;
+    let todo = options.plan(&store)?;
+    if !todo.is_empty() && !measure_all(&options, &store, &todo)? {
+        return Ok(());
+    }
+    let out = options.out();
+    Figures::read(&store).write(&out)?;
+    println!("figures in {}, report in {}", store.directory().display(), out.join("peer.md").display());
+    Ok(())
+}
+
+/// False if there can be no API server.
+fn measure_all(options: &Options, store: &Store, todo: &[Cell]) -> anyhow::Result<bool> {
+    let mut progress = Progress::new(todo);
+    progress.tell("starting the API server");
+    let Some(mut cluster) = Cluster::start(&options.sizes()) else { return Ok(false) };
+    for cell in todo {
+        progress.begin(cell);
+        cluster.grow(cell.services, &progress)?;
+        let round = round::run(&cluster, cell, options.deadline(), &progress)?;
+        store.add(cell, &round)?;
+        progress.end(cell);
+    }
+    Ok(true)
+}

@@ -1,0 +1,59 @@
+//! From a write to the API until the kernel follows it: the only endpoint of a Service is replaced by another, again and again.
+
+use std::time::{Duration, Instant};
+
+use crate::cluster::{PODS, SWITCHED, at, pod};
+use crate::e2e::bulk::Line;
+use crate::figures::Changes;
+use crate::stage::{Stage, Took};
+
+/// As many as there is time for.
+const SAMPLES: u32 = 30;
+const TIME: Duration = Duration::from_secs(120);
+
+/// Between one change seen and the next one made.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Replaces endpoints one after the other; the next when the last is in the kernel.
+pub(crate) fn measure(stage: &mut Stage<'_>, deadline: Duration) -> anyhow::Result<Changes> {
+    let (begin, processor) = (Instant::now(), stage.processor()?);
+    let mut changes = Changes::default();
+    let mut line = stage.cluster.objects.special.line();
+    // Where it is now may be either of the two: the first change is not counted.
+    replace(stage, &mut line, 0, deadline)?;
+    for n in 1..=SAMPLES {
+        std::thread::sleep(PAUSE);
+        let (api, seen) = replace(stage, &mut line, n, deadline)?;
+        match seen {
+            Took::Seconds(seconds) => {
+                changes.seconds.push(seconds);
+                changes.api_seconds.push(api);
+            }
+            Took::NotAfter(seconds) => changes.not_after = Some(seconds),
+        }
+        if changes.not_after.is_some() || begin.elapsed() > TIME {
+            break;
+        }
+    }
+    changes.processor = stage.processor()? - processor;
+    Ok(changes)
+}
+
+/// Makes pod 0 or 1 the endpoint: the time until the API server's answer, and until a connection goes there.
+pub(crate) fn replace(
+    stage: &mut Stage<'_>,
+    line: &mut Line,
+    n: u32,
+    deadline: Duration,
+) -> anyhow::Result<(f64, Took)> {
+    let which = usize::from(n % 2 == 1);
+    let special = &stage.cluster.objects.special;
+    let to = at(special, SWITCHED);
+    let endpoint = PODS.get(which).copied().map(pod).unwrap_or_default();
+    let begin = Instant::now();
+    special.roll(line, SWITCHED, &[endpoint])?;
+    let api = begin.elapsed().as_secs_f64();
+    let seen =
+        stage.wait(begin, deadline, |stage| stage.ask(to).as_deref() == Some(stage.pod_name(which)))?;
+    Ok((api, seen))
+}

@@ -1,0 +1,105 @@
+//! What to measure: the command line, and the cells that follow from it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::kind::{KINDS, Kind};
+use crate::store::Store;
+
+/// Numbers of Services.
+const SIZES: [u32; 5] = [100, 1_000, 5_000, 10_000, 50_000];
+
+/// Switchyard beside upstream's kube-proxy.
+#[derive(Debug, Parser)]
+pub(crate) struct Options {
+    /// Only this number of Services (may be repeated)
+    #[arg(long = "size")]
+    picked_sizes: Vec<u32>,
+    /// Only this kind of proxy (may be repeated), such as ours-nftables
+    #[arg(long = "kind", value_parser = kind)]
+    picked_kinds: Vec<&'static Kind>,
+    /// Measures again what is measured already
+    #[arg(long)]
+    fresh: bool,
+    /// Only writes the report of what is measured
+    #[arg(long)]
+    report: bool,
+    /// Seconds that one step may take
+    #[arg(long, default_value_t = 300)]
+    deadline: u64,
+    /// Rounds at every size; by default several for small sizes, and one for large ones
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Directory for the report; by default docs/benchmarks
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Cargo says so to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// One proxy of one kind at one size, once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    pub(crate) services: u32,
+    pub(crate) kind: &'static Kind,
+    /// From 0.
+    pub(crate) round: usize,
+}
+
+impl Options {
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::from_secs(self.deadline)
+    }
+
+    /// All sizes, the smallest first.
+    pub(crate) fn sizes(&self) -> Vec<u32> {
+        let mut sizes = if self.picked_sizes.is_empty() { SIZES.to_vec() } else { self.picked_sizes.clone() };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// What is left to measure, in order: kinds take turns in every round. Kinds without a program are told, and left out.
+    pub(crate) fn plan(&self, store: &Store) -> anyhow::Result<Vec<Cell>> {
+        if self.report {
+            return Ok(Vec::new());
+        }
+        let is_picked = |kind: &&Kind| self.picked_kinds.is_empty() || self.picked_kinds.contains(kind);
+        let kinds: Vec<&'static Kind> =
+            KINDS.iter().filter(is_picked).filter(|kind| kind.program_or_skip().is_some()).collect();
+        let mut cells = Vec::new();
+        for services in self.sizes() {
+            for round in 0..self.rounds.unwrap_or(rounds(services)) {
+                cells.extend(kinds.iter().map(|kind| Cell { services, kind, round }));
+            }
+        }
+        if self.fresh {
+            cells.iter().try_for_each(|cell| store.forget(cell.services, cell.kind))?;
+        }
+        cells.retain(|cell| store.rounds(cell.services, cell.kind).len() <= cell.round);
+        Ok(cells)
+    }
+
+    /// Where the report goes.
+    pub(crate) fn out(&self) -> PathBuf {
+        let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+        self.out.clone().unwrap_or_else(usual)
+    }
+}
+
+/// What takes seconds is measured several times.
+fn rounds(services: u32) -> usize {
+    match services {
+        0..=100 => 5,
+        101..=1_000 => 3,
+        _ => 1,
+    }
+}
+
+fn kind(name: &str) -> Result<&'static Kind, String> {
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+    Kind::named(name).ok_or_else(|| format!("one of {}", names.join(", ")))
+}

@@ -1,0 +1,148 @@
+//! Everything that was measured as JSON, Markdown and pictures in `docs/benchmarks`.
+//!
+//! In: the figures on disk. Out: `peer.json`, `peer.md` and the files of [`PICTURES`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::figures::Round;
+use crate::goals;
+use crate::kind::{KINDS, Kind};
+use crate::machine;
+use crate::measure::{CHANGE_P50, FIRST_SYNC, MEASURES, MEMORY, Measure, Value, ratio};
+use crate::plot;
+use crate::store::Store;
+use crate::text::{amount, thousands, times};
+
+/// File, title and what is drawn.
+const PICTURES: [(&str, &str, &Measure); 3] = [
+    ("peer-first-sync.svg", "First sync, process start until the last Service answers: seconds", &FIRST_SYNC),
+    ("peer-change.svg", "One endpoint replaced, API write to kernel, p50: seconds", &CHANGE_P50),
+    ("peer-memory.svg", "Resident memory after the first sync: megabytes", &MEMORY),
+];
+
+/// Every size and kind that has figures.
+pub(crate) struct Figures(BTreeMap<u32, Vec<(&'static Kind, Vec<Round>)>>);
+
+impl Figures {
+    pub(crate) fn read(store: &Store) -> Self {
+        let mut all = BTreeMap::new();
+        for services in store.sizes() {
+            let of = |kind: &'static Kind| (kind, store.rounds(services, kind));
+            let kinds: Vec<_> = KINDS.iter().map(of).filter(|(_, rounds)| !rounds.is_empty()).collect();
+            all.insert(services, kinds);
+        }
+        Self(all)
+    }
+
+    /// None if it was not measured.
+    pub(crate) fn value(&self, services: u32, kind: &str, measure: &Measure) -> Option<Value> {
+        let (_, rounds) = self.0.get(&services)?.iter().find(|(of, _)| of.name == kind)?;
+        measure.value(rounds)
+    }
+
+    /// Writes everything.
+    pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        std::fs::write(directory.join("peer.json"), serde_json::to_string_pretty(&self.json())? + "\n")?;
+        std::fs::write(directory.join("peer.md"), self.markdown())?;
+        for (file, title, measure) in PICTURES {
+            std::fs::write(directory.join(file), plot::svg(title, measure, self))?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let of_size = |kinds: &Vec<(&Kind, Vec<Round>)>| -> BTreeMap<&str, serde_json::Value> {
+            kinds.iter().map(|(kind, rounds)| (kind.name, json!(rounds))).collect()
+        };
+        let sizes: BTreeMap<u32, _> = self.0.iter().map(|(size, kinds)| (*size, of_size(kinds))).collect();
+        json!({ "command": machine::COMMAND, "machine": BTreeMap::from(machine::rows()), "services": sizes })
+    }
+
+    /// Sizes and, for a kind, the value at each.
+    pub(crate) fn points(&self, kind: &Kind, measure: &Measure) -> Vec<(u32, Value)> {
+        let point = |size: &u32| Some((*size, self.value(*size, kind.name, measure)?));
+        self.0.keys().filter_map(point).collect()
+    }
+
+    fn markdown(&self) -> String {
+        let mut out = String::from(ABOUT);
+        out.push_str("\n| | |\n|---|---|\n");
+        for (name, value) in machine::rows() {
+            let _ = writeln!(out, "| {name} | {value} |");
+        }
+        let _ = writeln!(out, "| command | `{}` |", machine::COMMAND);
+        out.push_str(&goals::markdown(self));
+        for (file, title, _) in PICTURES {
+            let _ = writeln!(out, "\n![{title}]({file})");
+        }
+        for (services, kinds) in &self.0 {
+            let _ = writeln!(out, "\n## {} Services\n", thousands(*services));
+            table(&mut out, kinds);
+            self.ratios(&mut out, *services, kinds);
+        }
+        out
+    }
+
+    /// What kube-proxy takes, divided by what Switchyard takes.
+    fn ratios(&self, out: &mut String, services: u32, kinds: &[(&'static Kind, Vec<Round>)]) {
+        let pairs: Vec<(&Kind, &Kind)> = KINDS
+            .iter()
+            .flat_map(|ours| ours.peers().into_iter().map(move |peer| (ours, peer)))
+            .filter(|(ours, peer)| [ours, peer].iter().all(|one| kinds.iter().any(|(kind, _)| kind == *one)))
+            .collect();
+        if pairs.is_empty() {
+            return;
+        }
+        out.push_str("\nHow many times as much kube-proxy takes:\n\n|  |");
+        for (ours, peer) in &pairs {
+            let _ = write!(out, " {} : {} |", peer.label, ours.label);
+        }
+        let _ = writeln!(out, "\n|---|{}", "---:|".repeat(pairs.len()));
+        for measure in MEASURES.iter().filter(|measure| measure.is_compared()) {
+            let _ = write!(out, "| {} |", measure.name);
+            for (ours, peer) in &pairs {
+                let value = |kind: &Kind| self.value(services, kind.name, measure);
+                let found = value(peer).zip(value(ours)).and_then(|(peer, ours)| ratio(peer, ours));
+                let _ = write!(out, " {} |", found.map(times).unwrap_or_default());
+            }
+            out.push('\n');
+        }
+    }
+}
+
+const ABOUT: &str = "# Beside kube-proxy
+
+Written by `make bench-peer`: upstream's kube-proxy and Switchyard with the same API server, the same objects and the same flags, on one
+machine, in turn, each alone on the node of a lab of its own. Every Service has one TCP port and five endpoints in one EndpointSlice.
+Times move from machine to machine; the ratios are the point.
+
+- *First sync*: from the start of the process until connections through the first, the last and three more Services are answered.
+- *API write to kernel*: the only endpoint of a Service is replaced through the API; from the request until a new connection goes to the
+  new pod. The next change follows 100 ms after that. kube-proxy pauses for a second between syncs unless it is told not to, Switchyard
+  does not; so there is a second figure with `--iptables-min-sync-period=0s`.
+- *Churn*: all endpoints of 50 Services a second are replaced for 20 s; meanwhile pods of one Service replace each other (the new one is
+  ready a second before the old one leaves the slice, and the old one serves for two seconds after that) and connections are made.
+- *Processor time* includes the programs that a proxy runs.
+- *A bare connection* is one between two pods of a node without rules.
+- A step that is not done after its deadline says so, and its ratio is a bound.
+";
+
+fn table(out: &mut String, kinds: &[(&'static Kind, Vec<Round>)]) {
+    out.push_str("|  |");
+    for (kind, _) in kinds {
+        let _ = write!(out, " {} |", kind.label);
+    }
+    let _ = writeln!(out, "\n|---|{}", "---:|".repeat(kinds.len()));
+    for measure in &MEASURES {
+        let _ = write!(out, "| {} |", measure.name);
+        for (_, rounds) in kinds {
+            let value = measure.value(rounds).map(|value| amount(value, measure.unit));
+            let _ = write!(out, " {} |", value.unwrap_or_default());
+        }
+        out.push('\n');
+    }
+}
