@@ -12,6 +12,8 @@ mod e2e;
 
 #[path = "e2e_cluster/changes.rs"]
 mod changes;
+#[path = "e2e_cluster/faults.rs"]
+mod faults;
 #[path = "e2e_cluster/node.rs"]
 mod node;
 #[path = "e2e_cluster/on_cluster.rs"]
@@ -20,3 +22,5 @@ mod on_cluster;
 mod outage;
 #[path = "e2e_cluster/scenarios.rs"]
 mod scenarios;
+#[path = "e2e_cluster/too_old.rs"]
+mod too_old;

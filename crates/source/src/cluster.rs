@@ -85,7 +85,8 @@ struct Shared {
 pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> {
     let (mut current, server) = client(&config).await?;
     info!(%server, "watching the API server");
-    let shared = Shared { sink, interner: Arc::default(), outages: Arc::new(Outages::new(&server)) };
+    let outages = Arc::new(Outages::new(&server, config.observer.pause()));
+    let shared = Shared { sink, interner: Arc::default(), outages };
     loop {
         tokio::select! {
             () = watch(&current, &config, shared.clone()) => {}

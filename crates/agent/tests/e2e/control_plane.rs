@@ -5,6 +5,8 @@
 //! its objects outlive it.
 
 use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -18,6 +20,9 @@ use super::programs::{CONTROL_PLANE, find_or_skip};
 
 /// The port of the API server. Its address is that of a lab's router, so that a gateway on any lab's router has it too.
 pub(crate) const PORT: u16 = 6443;
+
+/// Where etcd takes JSON.
+const ETCD: &str = "127.0.0.1:2379";
 
 /// Where cluster IPs come from. The first of them is the API server's own; the symbols `cluster.n` of the lab lie further back.
 const SERVICE_RANGES: &str = "10.64.0.0/10,fd00:10:96::/112";
@@ -67,6 +72,21 @@ impl ControlPlane {
     /// Ends it as a crash does.
     pub(crate) fn kill(&self) {
         self.process.borrow_mut().take().unwrap().kill().unwrap();
+    }
+
+    /// Makes etcd forget everything but the present: nobody can watch from an earlier version on.
+    pub(crate) fn compact(&self) {
+        let list = self.api().read("/api/v1/namespaces").unwrap();
+        let revision = list.pointer("/metadata/resourceVersion").unwrap();
+        let body = json!({ "revision": revision, "physical": true }).to_string();
+        let head = format!("POST /v3/kv/compaction HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
+        let answer = self.host().run(|| -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(ETCD)?;
+            stream.write_all((head + &body).as_bytes())?;
+            std::io::read_to_string(stream)
+        });
+        let answer = answer.unwrap().unwrap();
+        assert!(answer.split(' ').nth(1) == Some("200"), "etcd does not compact: {answer}");
     }
 
     /// The namespace that it runs in.

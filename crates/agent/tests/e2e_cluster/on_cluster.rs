@@ -24,13 +24,23 @@ pub(crate) struct OnCluster {
 impl OnCluster {
     /// With these objects and the agent running; prints why it cannot be.
     pub(crate) fn running(variant: Variant, statements: &str) -> Option<Self> {
+        Self::running_with(variant, statements, &[])
+    }
+
+    /// The same with further flags of the agent.
+    pub(crate) fn running_with(variant: Variant, statements: &str, flags: &[&str]) -> Option<Self> {
+        let this = Self::unstarted(variant)?;
+        this.write(statements);
+        this.start(flags);
+        Some(this)
+    }
+
+    /// Without objects and without an agent.
+    pub(crate) fn unstarted(variant: Variant) -> Option<Self> {
         let control_plane = ControlPlane::start_or_skip()?;
         let world = World::new_or_skip(variant)?;
         let gateway = Gateway::open(&world.lab, &control_plane);
-        let this = Self { world, gateway, control_plane };
-        this.write(statements);
-        this.start();
-        Some(this)
+        Some(Self { world, gateway, control_plane })
     }
 
     /// With [`WEB`], which answers.
@@ -41,9 +51,9 @@ impl OnCluster {
     }
 
     /// Starts the agent as a user would: with a kubeconfig.
-    pub(crate) fn start(&self) {
+    pub(crate) fn start(&self, flags: &[&str]) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
-        command.arg("--kubeconfig").arg(self.control_plane.kubeconfig()).args(self.world.flags());
+        command.arg("--kubeconfig").arg(self.control_plane.kubeconfig()).args(self.world.flags()).args(flags);
         self.world.environment(&mut command);
         self.world.launch(self.world.n1(), &mut command);
     }

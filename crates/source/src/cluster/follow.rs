@@ -35,6 +35,8 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// The server ends a watch between this many seconds and [`WATCH_SPREAD`] more.
 const WATCH_SECONDS: u32 = 240;
 const WATCH_SPREAD: u32 = 50;
+/// Servers send a bookmark every minute: a watch that is silent for longer is dead, whatever the connection looks like.
+const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 90 });
 /// The longest delay that the server may ask for.
 const MAX_ASKED: Duration = Duration::from_secs(30);
 /// A watch that cannot be resumed this many times in a row is replaced by a list.
@@ -145,8 +147,7 @@ impl<C: Collector> Follower<C> {
                 self.version = None;
             }
             self.outages.failed(C::Wire::PLURAL, &trouble);
-            let asked =
-                if let Trouble::Busy(asked) = trouble { asked.min(MAX_ASKED) } else { Duration::ZERO };
+            let asked = self.outages.asked(&trouble).min(MAX_ASKED);
             let random = self.random.hash_one(self.failures);
             sleep(delay(self.failures, random).max(asked)).await;
             self.failures = self.failures.saturating_add(1);
@@ -297,6 +298,7 @@ impl<C: Collector> Follower<C> {
         let mut is_settled = false;
         // The server ends the watch in time; if even that does not come, the connection is dead.
         let end = start + Duration::from_secs(seconds.unwrap_or(WATCH_SECONDS).into()) + STREAM_PAUSE;
+        let mut heard = start;
         loop {
             let item = tokio::select! {
                 item = stream.next() => item,
@@ -305,8 +307,12 @@ impl<C: Collector> Follower<C> {
                     self.works();
                     continue;
                 }
-                () = sleep_until(end) => None,
+                () = sleep_until(end.min(heard + SILENCE)) => {
+                    debug!(resource = C::Wire::PLURAL, "the watch is silent; it is resumed on a new connection");
+                    None
+                }
             };
+            heard = Instant::now();
             match item {
                 Some(event) => self.change(event.map_err(|error| Trouble::of(&error))?)?,
                 None if start.elapsed() < SETTLED => {

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
+use super::observe::Pause;
 use crate::convert::clip;
 
 const UNAUTHORIZED: &str = "not authenticated (401)";
@@ -35,7 +36,7 @@ pub(crate) enum Trouble {
     Gone,
     /// 400 or 422: the server does not like the request.
     Invalid(String),
-    /// 429 or 503, with the delay that the server asks for.
+    /// 429 or 503, with the delay that the answer's body asks for.
     Busy(Duration),
     /// Any other status.
     Status(u16, String),
@@ -153,12 +154,21 @@ pub(super) struct Outages {
     current: Mutex<BTreeMap<&'static str, &'static str>>,
     /// There was a trouble that new credentials may end.
     doubt: Notify,
+    pause: Pause,
 }
 
 impl Outages {
     /// No trouble yet.
-    pub(super) fn new(server: &str) -> Self {
-        Self { server: server.to_owned(), current: Mutex::default(), doubt: Notify::new() }
+    pub(super) fn new(server: &str, pause: Pause) -> Self {
+        Self { server: server.to_owned(), current: Mutex::default(), doubt: Notify::new(), pause }
+    }
+
+    /// For how long the server wants to be left alone because of this trouble.
+    pub(super) fn asked(&self, trouble: &Trouble) -> Duration {
+        match trouble {
+            Trouble::Busy(asked) => self.pause.remaining().max(*asked),
+            _ => Duration::ZERO,
+        }
     }
 
     /// A watch failed: the first to have this trouble says so aloud.
@@ -235,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_outage_is_told_once() {
-        let outages = Outages::new("s");
+        let outages = Outages::new("s", Pause::default());
         assert!(outages.is_first("services", &Trouble::Refused));
         assert!(!outages.is_first("services", &Trouble::Refused));
         assert!(!outages.is_first("nodes", &Trouble::Refused), "the same outage");

@@ -260,3 +260,15 @@ async fn credentials_are_read_again_while_they_are_refused() {
     assert!(found.await.expect("the new server is asked").contains("web"));
     task.abort();
 }
+
+/// A connection may be dead and look alive.
+#[tokio::test]
+async fn a_silent_watch_is_resumed() {
+    let (_silent, first_reply) = streamed(vec![service("a", 1)], 5);
+    let (_second, second_reply) = stream(vec![line("ADDED", service("b", 6))]);
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, [first_reply, second_reply])])).await;
+    let mut running = Running::on(&server.url);
+    assert_eq!(running.next(1).await, ["services ns/a"]);
+    assert_eq!(running.next(1).await, ["service ns/b"], "no list, and nothing lost");
+    assert_eq!(server.count("resourceVersion=5"), 1);
+}

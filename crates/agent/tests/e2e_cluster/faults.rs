@@ -1,0 +1,76 @@
+//! A way to the API server that is slow, busy, broken or dead. The agent goes on serving, asks seldom, and catches up.
+
+use std::time::{Duration, Instant};
+
+use crate::common::looking::eventually;
+use crate::common::traffic::while_connecting;
+use crate::common::variant::Variant;
+use crate::e2e::gateway::Fault;
+use crate::on_cluster::{OnCluster, WEB};
+
+/// Services, EndpointSlices, the Node and ServiceCIDRs.
+const WATCHES: f64 = 4.0;
+
+/// What follows a fault: a Service that nobody saw being made, and then one that everybody sees.
+fn is_caught_up(cluster: &OnCluster, number: u16) {
+    let (unseen, seen) = (10 + 2 * number, 11 + 2 * number);
+    cluster.write(&format!("service s{unseen} cluster.{unseen}:80/tcp\nendpoint s{unseen} n2.1:8080"));
+    cluster.gateway.mend();
+    cluster.expect(&format!("cluster.{unseen}:80"), &["n2.1"]);
+    cluster.write(&format!("service s{seen} cluster.{seen}:80/tcp\nendpoint s{seen} n1.1:8080"));
+    cluster.expect(&format!("cluster.{seen}:80"), &["n1.1"]);
+}
+
+/// Lets every watch fail several times. They must come back, but not more often than with at least this rest, or one that doubles from
+/// 50 ms on.
+fn is_asked_seldom(cluster: &OnCluster, words: &str, fault: Fault, least: Option<Duration>) {
+    let rounds = if least.is_some() { 3.0 } else { 5.0 };
+    cluster.gateway.spoil(fault);
+    let began = Instant::now();
+    eventually(&format!("{words}: it is tried again"), || {
+        f64::from(cluster.gateway.came()) >= WATCHES * rounds
+    });
+    let (came, took) = (f64::from(cluster.gateway.came()), began.elapsed());
+    let tries = match least {
+        Some(least) => (took.as_secs_f64() / least.as_secs_f64()).floor() + 1.0,
+        None => (took.as_secs_f64() / 0.05 + 1.0).log2() + 1.0,
+    };
+    // An Event may be written meanwhile.
+    let bound = WATCHES * tries + 2.0;
+    eprintln!("{words}: {came} requests in {took:?}, at most {bound:.0} expected");
+    assert!(came <= bound, "{words}: {came} requests in {took:?}");
+}
+
+#[test]
+fn a_busy_or_broken_server_is_asked_seldom() {
+    let Some(cluster) = OnCluster::with_web(Variant::Nftables) else { return };
+    let faults = [
+        ("server busy", Fault::status(429, "Retry-After: 2\r\n"), Some(Duration::from_secs(2))),
+        ("unexpected status", Fault::status(500, ""), None),
+        ("answer not understood", Fault::page(), None),
+        ("unreachable", Fault::garbage(), None),
+    ];
+    while_connecting(&cluster.world, || {
+        for (number, (words, fault, least)) in (0..).zip(faults) {
+            is_asked_seldom(&cluster, words, fault, least);
+            cluster.world.wait_for_log(&format!("API server: {words}"));
+            is_caught_up(&cluster, number);
+        }
+    });
+}
+
+/// Each answer begins late and comes in small pieces, the beginning of the agent's life included.
+#[test]
+fn slow_answers_are_waited_for() {
+    let Some(cluster) = OnCluster::unstarted(Variant::Nftables) else { return };
+    cluster.write(WEB);
+    cluster.gateway.spoil(Fault::Slow);
+    cluster.start(&[]);
+    cluster.expect("cluster.1:80", &["n1.1"]);
+    while_connecting(&cluster.world, || {
+        cluster.write("endpoint web n2.1:8080");
+        cluster.expect("cluster.1:80", &["n2.1"]);
+        is_caught_up(&cluster, 0);
+    });
+    assert!(!cluster.world.log().contains("API server: no answer"), "{}", cluster.world.log());
+}
