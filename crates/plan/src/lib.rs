@@ -1,5 +1,5 @@
 //! Decides. Which endpoints a frontend may use ([`choice`]), what happens to a packet ([`route`]), which rules make
-//! it so ([`iptables`]), which kernel flows are stale ([`stale`]), where a given packet goes ([`trace`])
+//! it so ([`iptables`], [`nft`], [`ipvs`]), which kernel flows are stale ([`stale`]), where a given packet goes ([`trace`])
 //! and why ([`explain`]).
 //!
 //! Invariants
@@ -13,6 +13,7 @@ pub mod claims;
 pub mod explain;
 pub mod health;
 pub mod iptables;
+pub mod ipvs;
 pub mod nft;
 pub mod route;
 pub mod settings;

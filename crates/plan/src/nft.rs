@@ -26,7 +26,7 @@
 pub mod base;
 pub mod element;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod golden;
 pub mod names;

@@ -40,9 +40,10 @@ pub(super) fn declare(set: Set, family: Family) -> KernelSet {
     let (from, to) = (source(family), destination(family));
     let endpoint = SetData::Value(Fields::Typeof(vec![to, port]));
     let (key, data) = match set {
-        Set::ClusterIps | Set::NodePortIps => (vec![to], SetData::None),
+        Set::ClusterIps | Set::NodePortIps | Set::VirtualIps => (vec![to], SetData::None),
         Set::Frontends | Set::Refusals => (vec![to, proto, port], SetData::Verdict),
         Set::NodePorts | Set::NodePortRefusals => (vec![proto, port], SetData::Verdict),
+        Set::HealthPorts => (vec![proto, port], SetData::None),
         Set::Slots => (vec![to, proto, port, slot], endpoint),
         Set::NodePortSlots => (vec![proto, port, slot], endpoint),
         Set::Restricted => (vec![to, proto, port], SetData::None),
@@ -71,6 +72,8 @@ fn describe(set: Set) -> &'static str {
         Set::AllowedSources => "who may use them",
         Set::Hairpins => "local endpoints that may be their own client",
         Set::NodePortIps => "addresses on which node ports answer",
+        Set::VirtualIps => "addresses of the link kube-ipvs0",
+        Set::HealthPorts => "health-check node ports",
     }
 }
 
@@ -133,11 +136,13 @@ fn encode_key(key: &Key) -> (Value, Extent) {
 pub(super) fn decode(set: Set, family: Family, element: &Element) -> Option<(Place, Data)> {
     let mut bytes = Reader { family, rest: element.key.as_bytes() };
     let key = match set {
-        Set::ClusterIps | Set::NodePortIps => Key::Address(bytes.address()?),
+        Set::ClusterIps | Set::NodePortIps | Set::VirtualIps => Key::Address(bytes.address()?),
         Set::Frontends | Set::Refusals | Set::Restricted => {
             Key::Frontend(bytes.address()?, bytes.protocol()?, bytes.port()?)
         }
-        Set::NodePorts | Set::NodePortRefusals => Key::NodePort(bytes.protocol()?, bytes.port()?),
+        Set::NodePorts | Set::NodePortRefusals | Set::HealthPorts => {
+            Key::NodePort(bytes.protocol()?, bytes.port()?)
+        }
         Set::Slots => Key::Slot(bytes.address()?, bytes.protocol()?, bytes.port()?, bytes.slot()?),
         Set::NodePortSlots => Key::NodePortSlot(bytes.protocol()?, bytes.port()?, bytes.slot()?),
         Set::Hairpins => {
@@ -167,6 +172,7 @@ fn decode_data(family: Family, element: &Element) -> Option<Data> {
             Some(Data::Verdict(Verdict::Goto(chain.to_string())))
         }
         ElementData::Verdict(KernelVerdict::Drop) => Some(Data::Verdict(Verdict::Drop)),
+        ElementData::Verdict(KernelVerdict::Return) => Some(Data::Verdict(Verdict::Return)),
         ElementData::Value(value) => {
             let mut bytes = Reader { family, rest: value.as_bytes() };
             Some(Data::Endpoint(SocketAddr::new(bytes.address()?, bytes.port()?)))

@@ -120,7 +120,8 @@ fn lookup(fields: &[Field], map: Set) -> Rule {
     Rule::new([Statement::Lookup(fields.to_vec(), SetName::Shared(map))])
 }
 
-fn firewall_check() -> Rule {
+/// Drops what a load-balancer IP does not allow.
+pub(crate) fn firewall_check() -> Rule {
     let with_source: Vec<Field> = FRONTEND.into_iter().chain([Field::Source]).collect();
     Rule::with_comment(
         [

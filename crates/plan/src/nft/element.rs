@@ -52,7 +52,7 @@ impl Set {
     /// True if several service ports may need the same element: two ports of one cluster IP, or one endpoint of two
     /// Services.
     pub fn is_shared_by_ports(self) -> bool {
-        matches!(self, Self::ClusterIps | Self::Hairpins)
+        matches!(self, Self::ClusterIps | Self::Hairpins | Self::VirtualIps | Self::HealthPorts)
     }
 }
 

@@ -19,7 +19,12 @@ pub(crate) struct FakeKernel {
 impl FakeKernel {
     /// A kernel that holds this already.
     pub(crate) fn holding(ruleset: Ruleset) -> Self {
-        Self { ruleset, sets: Set::ALL.into() }
+        Self::holding_sets(ruleset, &Set::ALL)
+    }
+
+    /// The same with other sets.
+    pub(crate) fn holding_sets(ruleset: Ruleset, sets: &[Set]) -> Self {
+        Self { ruleset, sets: sets.iter().copied().collect() }
     }
 
     /// One transaction: all of it, or nothing.

@@ -36,10 +36,14 @@ pub enum Set {
     Hairpins,
     /// Addresses of this node on which node ports answer; only where not all do.
     NodePortIps,
+    /// ipvs mode: addresses that only Services have, and this node only for them.
+    VirtualIps,
+    /// ipvs mode: protocol . port that the node itself answers on, also at virtual addresses.
+    HealthPorts,
 }
 
 impl Set {
-    /// All of them, in the order in which they are made.
+    /// All of nftables mode, in the order in which they are made.
     pub const ALL: [Self; 11] = [
         Self::ClusterIps,
         Self::Frontends,
@@ -52,6 +56,20 @@ impl Set {
         Self::AllowedSources,
         Self::Hairpins,
         Self::NodePortIps,
+    ];
+
+    /// All of ipvs mode, in the order in which they are made.
+    pub const IPVS: [Self; 10] = [
+        Self::VirtualIps,
+        Self::Frontends,
+        Self::NodePorts,
+        Self::Refusals,
+        Self::NodePortRefusals,
+        Self::Restricted,
+        Self::AllowedSources,
+        Self::Hairpins,
+        Self::NodePortIps,
+        Self::HealthPorts,
     ];
 
     /// Its name.
@@ -68,6 +86,8 @@ impl Set {
             Self::AllowedSources => "allowed-sources",
             Self::Hairpins => "hairpins",
             Self::NodePortIps => "nodeport-ips",
+            Self::VirtualIps => "virtual-ips",
+            Self::HealthPorts => "health-ports",
         }
     }
 }

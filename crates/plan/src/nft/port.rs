@@ -41,7 +41,8 @@ pub struct Silent {
 }
 
 impl Silent {
-    fn of(routes: &PortRoutes<'_>) -> Self {
+    /// Of one service port.
+    pub(crate) fn of(routes: &PortRoutes<'_>) -> Self {
         let is_silent = |verdict| usize::from(verdict == Decision::Drop);
         Self { internal: is_silent(routes.internal.verdict), external: is_silent(routes.external_default()) }
     }
@@ -77,7 +78,7 @@ pub fn needs(config: &Config, settings: &Settings, routes: &PortRoutes<'_>, slot
         let (ip, port) = (endpoint.address.ip(), endpoint.address.port());
         builder.put(Set::Hairpins, Key::Hairpin(ip, routes.port.name.protocol, port), Data::None);
     }
-    builder.restrict(settings);
+    builder.needs.elements.extend(source_ranges(settings, routes));
     builder.needs
 }
 
@@ -173,35 +174,32 @@ impl Builder<'_> {
             }
         }
     }
+}
 
-    /// Source ranges hold whether there are endpoints or not: the check comes before translation.
-    fn restrict(&mut self, settings: &Settings) {
-        let port = self.routes.port;
-        if port.source_ranges.is_empty() {
-            return;
-        }
-        let mut allowed = port.source_ranges.clone();
-        if allowed.iter().any(|range| range.contains(&settings.node_ip)) {
-            allowed.extend(port.load_balancer_ips.iter().map(|ip| ipnet::IpNet::from(*ip)));
-        }
-        let owned: Vec<IpAddr> = self
-            .routes
-            .routes
-            .iter()
-            .filter(|r| r.kind == FrontendKind::LoadBalancerIp)
-            .filter_map(|r| match r.frontend.address {
-                FrontendAddress::Ip(ip) => Some(ip),
-                FrontendAddress::Node(_) => None,
-            })
-            .collect();
-        for ip in owned {
-            self.put(Set::Restricted, self.key(ip), Data::None);
-            for range in ipnet::IpNet::aggregate(&allowed) {
-                let key = Key::Source(ip, self.protocol(), port.port, range);
-                self.put(Set::AllowedSources, key, Data::None);
-            }
+/// Who may use the load-balancer IPs. Source ranges hold whether there are endpoints or not: the check comes before
+/// translation.
+pub(crate) fn source_ranges(settings: &Settings, routes: &PortRoutes<'_>) -> BTreeMap<Place, Data> {
+    let port = routes.port;
+    let mut elements = BTreeMap::new();
+    if port.source_ranges.is_empty() {
+        return elements;
+    }
+    let mut allowed = port.source_ranges.clone();
+    if allowed.iter().any(|range| range.contains(&settings.node_ip)) {
+        allowed.extend(port.load_balancer_ips.iter().map(|ip| ipnet::IpNet::from(*ip)));
+    }
+    let allowed = ipnet::IpNet::aggregate(&allowed);
+    let protocol = port.name.protocol;
+    for route in routes.routes.iter().filter(|route| route.kind == FrontendKind::LoadBalancerIp) {
+        let FrontendAddress::Ip(ip) = route.frontend.address else { continue };
+        let restricted = Place { set: Set::Restricted, key: Key::Frontend(ip, protocol, port.port) };
+        elements.insert(restricted, Data::None);
+        for range in &allowed {
+            let key = Key::Source(ip, protocol, port.port, *range);
+            elements.insert(Place { set: Set::AllowedSources, key }, Data::None);
         }
     }
+    elements
 }
 
 fn entry(route: &Route) -> Entry {

@@ -16,7 +16,7 @@ impl Ruleset {
             Family::V6 => "ip6",
         };
         let mut text = format!("table {kind} {TABLE} {{\n");
-        for set in Set::ALL {
+        for set in Set::ALL.into_iter().chain([Set::VirtualIps, Set::HealthPorts]) {
             let elements = self.elements.iter().filter(|(place, _)| place.set == set);
             let lines: Vec<String> =
                 elements.map(|(place, data)| format!("\t\t{}{data}\n", place.key)).collect();

@@ -62,14 +62,41 @@ impl Ruleset {
     pub fn trace(&self, node: &NodeAddresses, packet: &Packet) -> Answer {
         let destination = SocketAddr::new(packet.destination, packet.port);
         let walk = Walk { packet, node, destination, is_translated: false, is_masqueraded: false, mark: 0 };
-        let mut endpoints = BTreeMap::new();
-        for answer in self.deliver(walk) {
-            match answer {
-                Answer::Endpoints(some) => endpoints.extend(some),
-                other => return other,
+        together(self.deliver(walk))
+    }
+
+    /// Where a packet goes if there are virtual servers behind the rules: `servers` has the destinations of each.
+    /// They get what comes in after the rules for input, and what the node sends after all but the last rules.
+    pub(crate) fn trace_to_servers(
+        &self,
+        node: &NodeAddresses,
+        packet: &Packet,
+        servers: &dyn Fn(SocketAddr) -> Vec<SocketAddr>,
+    ) -> Answer {
+        let destination = SocketAddr::new(packet.destination, packet.port);
+        let walk = Walk { packet, node, destination, is_translated: false, is_masqueraded: false, mark: 0 };
+        let to = servers(destination);
+        if !walk.is_for_this_node() || to.is_empty() {
+            return together(self.deliver(walk));
+        }
+        let before: &[Called] = match packet.interface {
+            Some(_) => &[(Hook::Prerouting, ANY), (Hook::Input, ANY)],
+            None => &[(Hook::Output, ANY)],
+        };
+        let mut answers = Vec::new();
+        for (end, walk) in self.hooks(before, vec![(End::FellThrough, walk)]) {
+            if matches!(end, End::Dropped | End::Rejected) {
+                answers.push(answer((end, walk)));
+                continue;
+            }
+            for to in &to {
+                let walk = walk.clone().translated(*to);
+                let is_at_home = packet.interface.is_some() && walk.is_for_this_node();
+                let after: &[Called] = if is_at_home { &[] } else { &[(Hook::Postrouting, ANY)] };
+                answers.extend(self.hooks(after, vec![(End::FellThrough, walk)]).into_iter().map(answer));
             }
         }
-        Answer::Endpoints(endpoints)
+        together(answers)
     }
 
     /// Passes the hooks before routing, and then those after it.
@@ -222,6 +249,18 @@ impl Ruleset {
     }
 }
 
+/// One answer of all ways; the first that leads to no endpoint counts.
+fn together(answers: Vec<Answer>) -> Answer {
+    let mut endpoints = BTreeMap::new();
+    for answer in answers {
+        match answer {
+            Answer::Endpoints(some) => endpoints.extend(some),
+            other => return other,
+        }
+    }
+    Answer::Endpoints(endpoints)
+}
+
 fn answer((end, walk): (End, Walk<'_>)) -> Answer {
     match end {
         End::Dropped => Answer::Drop,
@@ -298,6 +337,7 @@ impl<'a> Walk<'a> {
         let source: IpAddr = self.packet.source;
         match fields {
             [Field::Destination] => Some(Key::Address(ip)),
+            [Field::Source] => Some(Key::Address(source)),
             [Field::Destination, Field::Protocol, Field::Port] => Some(Key::Frontend(ip, protocol, port)),
             [Field::Protocol, Field::Port] => Some(Key::NodePort(protocol, port)),
             [Field::Destination, Field::Protocol, Field::Port, Field::RandomSlot { offset, .. }] => {
