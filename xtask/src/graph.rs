@@ -54,7 +54,7 @@ const OUTSIDE_WORLD: &[&str] = &[
 ];
 const ANYHOW: &[&str] = &["anyhow"];
 
-const TABLE: [Row; 10] = [
+const TABLE: [Row; 11] = [
     Row {
         name: "switchyard-model",
         ours: Ours::Only(&[]),
@@ -86,6 +86,7 @@ const TABLE: [Row; 10] = [
         never: ANYHOW,
         never_reach: &["kube"],
     },
+    Row { name: "switchyard-heap", ours: Ours::Only(&[]), never: ANYHOW, never_reach: RUNTIMES_AND_LOGGING },
     Row {
         name: "switchyard-config",
         ours: Ours::Only(&[]),

@@ -6,6 +6,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use switchyard_agent::flags::{Command, Config, Flags, Task};
 use switchyard_agent::{cleanup, ctl, demo, logging, run};
+use switchyard_heap::Sampling;
+
+/// The system's allocator, which is watched only with `--profiling`.
+#[global_allocator]
+static ALLOCATOR: Sampling = Sampling;
 
 fn main() -> ExitCode {
     let flags = match Flags::read(std::env::args_os()) {
@@ -30,7 +35,12 @@ fn main() -> ExitCode {
         };
     }
     match flags.check() {
-        Ok(config) => end(start(&config)),
+        Ok(config) => {
+            if config.configuration.enable_profiling {
+                switchyard_heap::start();
+            }
+            end(start(&config))
+        }
         Err(problems) => {
             for problem in problems {
                 eprintln!("Error: {problem}");

@@ -1,6 +1,7 @@
 //! What the agent tells about itself on the metrics server: its metrics, and pages beside them.
 
 mod configz;
+mod heap;
 #[cfg(test)]
 mod tests;
 
@@ -52,8 +53,12 @@ pub fn pages(config: &Config) -> Pages {
         config: configz::text(&configuration.to_json()),
         flags: is_on("ComponentFlagz").then(|| Flagz(config.flags.clone())),
         status: is_on("ComponentStatusz").then(status),
-        profiling: configuration.enable_profiling.then(|| Profiling::new(Arc::new(logging::set_verbosity))),
+        profiling: configuration.enable_profiling.then(profiling),
     }
+}
+
+fn profiling() -> Profiling {
+    Profiling::new(Arc::new(logging::set_verbosity), Arc::new(heap::take))
 }
 
 /// The compiler's oldest version that builds this program is all that the program knows of it.

@@ -7,7 +7,8 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -66,6 +67,23 @@ impl Seat {
     }
 }
 
+/// A heap profile of a running agent, decompressed; nothing while it does not answer.
+fn heap_profile(node: &Host) -> Option<Vec<u8>> {
+    let fetch = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(METRICS)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET /debug/pprof/heap HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = node.run(fetch).unwrap().ok()?;
+    let body = answer.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
+    let mut profile = Vec::new();
+    flate2::read::GzDecoder::new(answer.get(body..)?).read_to_end(&mut profile).ok()?;
+    Some(profile)
+}
+
 /// Fails unless it ended with this code; its log.
 fn ended(process: &mut Process, code: i32) -> String {
     let status = process.wait(PATIENCE).unwrap();
@@ -97,6 +115,25 @@ fn kubeadms_file_runs_a_proxy_until_it_is_edited() {
     assert!(log.contains("configuration file was updated"), "{log}");
     let log = ended(&mut seat.start(&[]), 1);
     assert!(log.contains("is neither YAML nor JSON"), "{log}");
+}
+
+#[test]
+fn with_profiling_the_agent_says_who_has_its_memory() {
+    let Some(lab) = Lab::new_or_skip() else { return };
+    let seat = Seat::new(lab);
+    let has_profile = || heap_profile(seat.node());
+    let agent = seat.start(&[]);
+    eventually("it serves", || seat.page(METRICS, "/proxyMode") == "iptables");
+    assert_eq!(has_profile(), None, "the file says enableProfiling: false");
+    drop(agent);
+    seat.edit("enableProfiling: false", "enableProfiling: true");
+    let _agent = seat.start(&[]);
+    // Making a profile takes memory too, so there is something to be seen at the latest after some of them.
+    eventually("stacks of ours are in the profile", || {
+        let profile = has_profile().unwrap_or_default();
+        let has = |text: &[u8]| profile.windows(text.len()).any(|part| part == text);
+        has(b"inuse_space") && has(b"switchyard_agent::")
+    });
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) use health_site::status;
 pub use listen::{Listen, ListenError};
 pub(crate) use listen::{V6, open};
 pub use metrics_site::Pages;
-pub use profiling::{Profiling, SetVerbosity};
+pub use profiling::{Amount, Function, Heap, Profiling, SetVerbosity, Stack, TakeHeap};
 pub(crate) use reply::{JSON, NOSNIFF, Reply};
 pub use zpages::{Flagz, Statusz};
 

@@ -64,5 +64,5 @@ pub(crate) fn until_closed(stream: &mut TcpStream) -> String {
             Err(cause) => panic!("server kept the connection: {cause}"),
         }
     }
-    String::from_utf8(text).unwrap()
+    String::from_utf8_lossy(&text).into_owned()
 }

@@ -34,6 +34,16 @@ fn long_files_are_found_and_tests_may_be_longer() {
 }
 
 #[test]
+fn one_file_may_be_unsafe_and_only_that() {
+    let text = "//! Doc.\nunsafe impl A for B {}\n";
+    assert!(rust("crates/heap/src/allocator.rs", text).is_empty());
+    for path in ["crates/heap/src/recorder.rs", "crates/agent/src/allocator.rs"] {
+        assert_eq!(rust(path, text).len(), 1, "{path}");
+    }
+    assert_eq!(rust("crates/heap/src/allocator.rs", "//! Doc.\ndbg!(1);\n").len(), 1);
+}
+
+#[test]
 fn mod_rs_is_found() {
     assert!(rust("src/a/mod.rs", "//! Doc.\n")[0].starts_with("src/a/mod.rs: no mod.rs"));
 }

@@ -7,13 +7,17 @@
 //! | `/debug/pprof/` | what there is |
 //! | `/debug/pprof/cmdline` | the command line, parts separated by NUL |
 //! | `/debug/pprof/profile?seconds=30` | CPU time of each thread in pprof's format, see [`cpu`] |
-//! | `/debug/pprof/heap` and the like | 501: they need hooks into the allocator or the scheduler |
+//! | `/debug/pprof/heap`, `/debug/pprof/allocs` | memory in use, and allocated since the start, by call stack, see [`heap`] |
+//! | `/debug/pprof/goroutine` and the like | 501: they are about Go's scheduler |
 //! | `/debug/flags/v` | `PUT` sets the verbosity of the log |
 //!
 //! Invariants
-//! - One CPU profile at a time, of bounded length: the page cannot be used to keep the process busy.
+//! - One CPU profile at a time, of bounded length, and one heap profile at a time: the pages cannot be used to keep the
+//!   process busy.
 
 mod cpu;
+mod heap;
+mod mappings;
 mod proto;
 
 use std::sync::Arc;
@@ -26,6 +30,8 @@ use hyper::{Method, StatusCode};
 
 use super::ask::Ask;
 use super::reply::{HTML, NOSNIFF, PLAIN, Reply};
+use heap::View;
+pub use heap::{Amount, Function, Heap, Stack};
 
 const PROFILES: &str = "/debug/pprof/";
 const FLAGS: &str = "/debug/flags";
@@ -35,7 +41,7 @@ const DEFAULT_SECONDS: u64 = 30;
 const MAX_SECONDS: u64 = 300;
 
 /// Profiles of the Go runtime that this process has no counterpart of.
-const NOT_HERE: [&str; 7] = ["allocs", "block", "goroutine", "heap", "mutex", "threadcreate", "trace"];
+const NOT_HERE: [&str; 5] = ["block", "goroutine", "mutex", "threadcreate", "trace"];
 
 const GO_PPROF: (HeaderName, &str) = (HeaderName::from_static("x-go-pprof"), "1");
 const TEXT: (HeaderName, &str) = (header::CONTENT_TYPE, "text/plain");
@@ -43,16 +49,23 @@ const TEXT: (HeaderName, &str) = (header::CONTENT_TYPE, "text/plain");
 /// Sets the verbosity of the log.
 pub type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
 
+/// Says who has which memory. Called on a thread that may wait.
+pub type TakeHeap = Arc<dyn Fn() -> Heap + Send + Sync>;
+
 /// The pages of `--profiling`.
 pub struct Profiling {
     set_verbosity: SetVerbosity,
+    take_heap: TakeHeap,
     is_sampling: AtomicBool,
+    /// Held while a heap profile is made.
+    heap_turn: tokio::sync::Mutex<()>,
 }
 
 impl Profiling {
-    /// Pages that change the log's verbosity through this function.
-    pub fn new(set_verbosity: SetVerbosity) -> Self {
-        Self { set_verbosity, is_sampling: AtomicBool::new(false) }
+    /// Pages that change the log's verbosity and learn of memory through these functions.
+    pub fn new(set_verbosity: SetVerbosity, take_heap: TakeHeap) -> Self {
+        let heap_turn = tokio::sync::Mutex::default();
+        Self { set_verbosity, take_heap, is_sampling: AtomicBool::new(false), heap_turn }
     }
 
     /// The page of a path for which [`is_below`] is true.
@@ -61,6 +74,8 @@ impl Profiling {
             Some("") => index(),
             Some("cmdline") => Reply::ok([PLAIN, NOSNIFF], command_line()),
             Some("profile") => self.cpu_profile(&ask).await,
+            Some("heap") => self.heap_profile(&ask, View::InUse).await,
+            Some("allocs") => self.heap_profile(&ask, View::Allocated).await,
             Some("symbol") => Reply::ok([PLAIN, NOSNIFF], "num_symbols: 0\n"),
             Some(name) if NOT_HERE.contains(&name) => not_here(name),
             Some(_) => profile_error(StatusCode::NOT_FOUND, "Unknown profile"),
@@ -84,9 +99,27 @@ impl Profiling {
         let duration = Duration::from_secs(seconds);
         tokio::time::sleep(duration).await;
         let profile = cpu::profile(&before, &cpu::threads(), began, duration);
-        let name = (header::CONTENT_DISPOSITION, "attachment; filename=\"profile\"");
-        let kind = (header::CONTENT_TYPE, "application/octet-stream");
-        Reply::ok([name, kind, NOSNIFF], profile)
+        attachment("attachment; filename=\"profile\"", profile)
+    }
+
+    async fn heap_profile(&self, ask: &Ask, view: View) -> Reply {
+        let is_asked = |name| ask.parameters(name).next().is_some_and(|value| !matches!(&*value, "" | "0"));
+        if is_asked("debug") || is_asked("seconds") {
+            let text = "There is only the whole profile in pprof's format, without debug= and seconds=. For text and \
+                        differences: go tool pprof -top, -diff_base";
+            return profile_error(StatusCode::BAD_REQUEST, text);
+        }
+        let _turn = self.heap_turn.lock().await;
+        let take = self.take_heap.clone();
+        let made = tokio::task::spawn_blocking(move || heap::profile(&take(), view, SystemTime::now())).await;
+        let name = match view {
+            View::InUse => "attachment; filename=\"heap\"",
+            View::Allocated => "attachment; filename=\"allocs\"",
+        };
+        match made {
+            Ok(profile) => attachment(name, profile),
+            Err(_) => profile_error(StatusCode::INTERNAL_SERVER_ERROR, "Could not make the profile"),
+        }
     }
 
     async fn verbosity(&self, mut ask: Ask) -> Reply {
@@ -127,7 +160,8 @@ struct Sampling<'a>(&'a AtomicBool);
 
 impl<'a> Sampling<'a> {
     fn begin(is_sampling: &'a AtomicBool) -> Option<Self> {
-        (!is_sampling.swap(true, Ordering::AcqRel)).then_some(Self(is_sampling))
+        // Lazily: a `Self` that is made and dropped would end the other profile.
+        (!is_sampling.swap(true, Ordering::AcqRel)).then(|| Self(is_sampling))
     }
 }
 
@@ -141,10 +175,15 @@ fn profile_error(status: StatusCode, text: &str) -> Reply {
     Reply::new(status, [PLAIN, NOSNIFF, GO_PPROF], format!("{text}\n"))
 }
 
+fn attachment(name: &'static str, profile: Vec<u8>) -> Reply {
+    let kind = (header::CONTENT_TYPE, "application/octet-stream");
+    Reply::ok([(header::CONTENT_DISPOSITION, name), kind, NOSNIFF], profile)
+}
+
 fn not_here(name: &str) -> Reply {
     let text = format!(
-        "There is no {name} profile: it needs hooks into an allocator or a scheduler that this process does not have. \
-         For memory see process_resident_memory_bytes in /metrics, for stacks use perf on the node."
+        "There is no {name} profile: it is about Go's scheduler, and this process has none. \
+         For stacks of threads use perf on the node."
     );
     profile_error(StatusCode::NOT_IMPLEMENTED, &text)
 }
@@ -156,7 +195,9 @@ fn command_line() -> String {
 
 fn index() -> Reply {
     let rows = [
+        ("allocs", "A sampling of all past memory allocations, by call stack"),
         ("cmdline", "The command line, its parts separated by NUL"),
+        ("heap", "A sampling of memory allocations of live objects, by call stack"),
         (
             "profile",
             "CPU time of each thread, in user space and in the kernel; ?seconds=30 says for how long",
@@ -176,3 +217,20 @@ fn index() -> Reply {
 const FLAGS_PAGE: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\n\
                           flags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n\
                           </html>\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_does_not_end_the_profile_of_another() {
+        let is_sampling = AtomicBool::new(false);
+        let first = Sampling::begin(&is_sampling);
+        assert!(first.is_some());
+        for _ in 0..2 {
+            assert!(Sampling::begin(&is_sampling).is_none());
+        }
+        drop(first);
+        assert!(Sampling::begin(&is_sampling).is_some());
+    }
+}

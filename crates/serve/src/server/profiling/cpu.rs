@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::proto::Message;
+use super::proto::{Message, nanoseconds, value_type};
 
 /// One tick of the kernel's accounting: 100 per second for user space on every architecture that we build for.
 const TICK: Duration = Duration::from_millis(10);
@@ -125,17 +125,6 @@ fn encode(ticks: &BTreeMap<(&str, &str), u64>, began: SystemTime, duration: Dura
     profile.message(11, &value_type(cpu.0, cpu.1));
     profile.number(12, nanoseconds(TICK));
     profile.bytes()
-}
-
-fn value_type(kind: u64, unit: u64) -> Message {
-    let mut message = Message::default();
-    message.number(1, kind);
-    message.number(2, unit);
-    message
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

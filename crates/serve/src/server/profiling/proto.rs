@@ -1,4 +1,7 @@
-//! As much of the protocol buffers' wire format as a profile needs: numbers, packed numbers, text, nested messages.
+//! As much of the protocol buffers' wire format as a profile needs: numbers, packed numbers, text, nested messages; and
+//! what all profiles have in common.
+
+use std::time::Duration;
 
 /// A message in the making.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +58,19 @@ fn varint(bytes: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     bytes.push(value.to_le_bytes()[0]);
+}
+
+/// pprof's `ValueType`: the numbers of two texts.
+pub(super) fn value_type(kind: u64, unit: u64) -> Message {
+    let mut message = Message::default();
+    message.number(1, kind);
+    message.number(2, unit);
+    message
+}
+
+/// A time as profiles have it.
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

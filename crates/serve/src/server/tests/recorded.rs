@@ -184,18 +184,45 @@ fn pages_of_the_metrics_server() {
 fn pages_of_profiling() {
     let level = Arc::new(AtomicU32::new(0));
     let seen = level.clone();
-    let profiling = Profiling::new(Arc::new(move |value| level.store(value, Ordering::Relaxed)));
+    let set = Arc::new(move |value| level.store(value, Ordering::Relaxed));
+    let profiling = Profiling::new(set, Arc::new(Heap::default));
     let (_runtime, address) = site(Pages { profiling: Some(profiling), ..pages() });
     check(address, "debug.requests", "debug.txt", &[]);
     assert_eq!(seen.load(Ordering::Relaxed), 3);
 }
 
 #[test]
+fn heap_profiles_are_attachments_and_have_no_parameters() {
+    let take = Arc::new(Heap::default);
+    let (_runtime, address) =
+        site(Pages { profiling: Some(Profiling::new(Arc::new(|_| ()), take)), ..pages() });
+    for name in ["heap", "allocs"] {
+        let answer = ask(address, "GET", &format!("/debug/pprof/{name}?gc=1&debug=0"));
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        let file = format!("Content-Disposition: attachment; filename=\"{name}\"");
+        assert!(
+            answer.contains(&file) && answer.contains("Content-Type: application/octet-stream"),
+            "{answer}"
+        );
+        for parameter in ["debug=1", "seconds=3"] {
+            let answer = ask(address, "GET", &format!("/debug/pprof/{name}?{parameter}"));
+            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("go tool pprof"), "{answer}");
+        }
+    }
+}
+
+#[test]
 fn without_profiling_its_pages_are_not_found() {
     let (_runtime, address) = site(pages());
-    for path in
-        ["/debug/pprof", "/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/flagz", "/statusz"]
-    {
+    for path in [
+        "/debug/pprof",
+        "/debug/pprof/",
+        "/debug/pprof/profile",
+        "/debug/pprof/heap",
+        "/debug/flags/v",
+        "/flagz",
+        "/statusz",
+    ] {
         assert!(ask(address, "GET", path).starts_with("HTTP/1.1 404 "), "{path}");
     }
 }
