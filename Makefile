@@ -19,7 +19,8 @@ help: ## List the targets
 	@echo
 	@echo "  LAB=require   a test that cannot run is a failure (as in CI), instead of a loud skip"
 	@echo "  E2E=require   likewise for e2e and parity without Go"
-	@echo "  ARGS='...'    arguments for run (make run ARGS='--once'), bench and bench-peer"
+	@echo "  VM=require    likewise for vm without qemu or a kernel"
+	@echo "  ARGS='...'    arguments for run (make run ARGS='--once'), vm, bench and bench-peer"
 
 .PHONY: build
 build: ## The release binary: target/release/switchyard
@@ -65,6 +66,11 @@ parity: ## Rules beside those of upstream's kube-proxy, same objects, rule by ru
 	scripts/install-packages test
 	scripts/build-e2e
 	scripts/count-tests $(CARGO) test --locked -p switchyard --features e2e --no-fail-fast --test e2e_parity
+
+.PHONY: vm
+vm: ## Tests on Debian's kernels in qemu, IPVS among them (docs/vm.md)
+	scripts/install-packages vm
+	$(CARGO) run --locked -p xtask -- vm $(ARGS)
 
 .PHONY: bench
 bench: ## Goals: nftables mode beside the kernel alone, iptables mode, memory (root)

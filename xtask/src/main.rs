@@ -1,6 +1,7 @@
-//! Tasks for people who work on Switchyard: `cargo run -p xtask -- tidy|bench`.
+//! Tasks for people who work on Switchyard: `cargo run -p xtask -- tidy|bench|vm`.
 //!
-//! `bench` measures counts, ratios and memory against stated goals; see [`bench`]. `tidy` checks the rules of
+//! `bench` measures counts, ratios and memory against stated goals; see [`bench`]. `vm` runs tests on other
+//! kernels; see [`vm`]. `tidy` checks the rules of
 //! CONTRIBUTING.md that the compiler and clippy do not know. The same checks run as tests, so that
 //! `cargo test --workspace` is enough to find a breach.
 
@@ -9,6 +10,7 @@ mod finding;
 mod graph;
 mod repository;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -31,7 +33,8 @@ fn task(arguments: &[String]) -> Result<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => report(&Repository::here()?),
         ["bench", rest @ ..] => bench::run(rest),
-        _ => bail!("usage: cargo run --release -p xtask -- tidy | {}", bench::USAGE),
+        ["vm", rest @ ..] => vm::run(rest),
+        _ => bail!("usage: cargo run --release -p xtask -- tidy | {} | {}", bench::USAGE, vm::USAGE),
     }
 }
 

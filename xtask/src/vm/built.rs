@@ -1,0 +1,217 @@
+//! Test programs, built from the working tree as `cargo test` would build them, so that whatever it has built is not built again.
+//!
+//! In: which tests were asked for. Out: the steps for the guest, and every program that must be there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::guest::Step;
+use super::options::Options;
+
+/// Integration tests that show something on another kernel. Those named `vm_*` are for nothing else.
+const INTEGRATION: [&str; 3] = ["lab_probe", "lab_incremental", "lab_scenarios"];
+const ONLY_HERE: &str = "vm_";
+
+/// Crates whose unit tests ask the kernel what this machine's may not have, with the name of these tests.
+const UNIT: [(&str, &str); 2] = [("netlink", "ipvs"), ("apply", "ipvs")];
+
+/// One test program that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wanted {
+    kind: Kind,
+    name: String,
+    filter: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A file of some crate's `tests`.
+    Integration,
+    /// The unit tests of the library of the crate in this directory.
+    Unit,
+}
+
+/// What was built.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) steps: Vec<Step>,
+    /// Test programs, and those that they run.
+    pub(super) programs: Vec<PathBuf>,
+}
+
+/// A line of what cargo says.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Builds what the options ask for.
+pub(super) fn build(root: &Path, options: &Options) -> Result<Built> {
+    let wanted = wanted(root, &options.tests)?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["test", "--no-run", "--locked", "--workspace", "--message-format=json-render-diagnostics"]);
+    for test in wanted.iter().filter(|test| test.kind == Kind::Integration) {
+        command.args(["--test", &test.name]);
+    }
+    if wanted.iter().any(|test| test.kind == Kind::Unit) {
+        command.arg("--lib");
+    }
+    let output = command.current_dir(root).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("cargo could not build the tests");
+    }
+    let text = String::from_utf8(output.stdout).context("cargo said something that is not UTF-8")?;
+    steps(&text, &wanted, &options.harness)
+}
+
+fn wanted(root: &Path, asked: &[String]) -> Result<Vec<Wanted>> {
+    let known = integration_tests(root)?;
+    let integration = |name: &str| Wanted { kind: Kind::Integration, name: name.to_owned(), filter: None };
+    if asked.is_empty() {
+        let unit = UNIT.map(|(name, filter)| Wanted {
+            kind: Kind::Unit,
+            name: name.to_owned(),
+            filter: Some(filter),
+        });
+        let only_here = known.iter().filter(|name| name.starts_with(ONLY_HERE));
+        let files = only_here.map(String::as_str).chain(INTEGRATION).map(integration);
+        return Ok(unit.into_iter().chain(files).collect());
+    }
+    asked
+        .iter()
+        .map(|name| {
+            if known.contains(name) {
+                Ok(integration(name))
+            } else if root.join("crates").join(name).is_dir() {
+                Ok(Wanted { kind: Kind::Unit, name: name.clone(), filter: None })
+            } else {
+                bail!("--test {name}: there is neither crates/*/tests/{name}.rs nor crates/{name}")
+            }
+        })
+        .collect()
+}
+
+/// The names of all files in `tests` directories, in order.
+fn integration_tests(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for package in fs::read_dir(root.join("crates"))? {
+        let Ok(entries) = fs::read_dir(package?.path().join("tests")) else { continue };
+        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.extend(files.filter_map(|file| file.strip_suffix(".rs").map(str::to_owned)));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Picks the programs out of what cargo said.
+fn steps(text: &str, wanted: &[Wanted], harness: &[String]) -> Result<Built> {
+    let mut built = Built { steps: Vec::new(), programs: Vec::new() };
+    let mut found = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with('{')) {
+        let message: Message = serde_json::from_str(line).context("cargo said something unexpected")?;
+        let (Some(program), Some(target), Some(manifest)) =
+            (message.executable, message.target, message.manifest_path)
+        else {
+            continue;
+        };
+        if message.reason != "compiler-artifact" {
+            continue;
+        }
+        let directory = manifest.parent().unwrap_or(&manifest).to_path_buf();
+        if message.profile.is_some_and(|profile| profile.test) {
+            found.push((target, directory, program));
+        } else {
+            built.programs.push(program);
+        }
+    }
+    for test in wanted {
+        let is_it = |target: &Target, directory: &Path| match test.kind {
+            Kind::Integration => target.kind == ["test"] && target.name == test.name,
+            Kind::Unit => target.kind == ["lib"] && directory.ends_with(&test.name),
+        };
+        let program = found.iter().find(|(target, directory, _)| is_it(target, directory));
+        let (_, directory, program) = program.with_context(|| format!("cargo built no {}", test.name))?;
+        built.programs.push(program.clone());
+        built.steps.push(step(test, directory, program, harness));
+    }
+    Ok(built)
+}
+
+fn step(test: &Wanted, directory: &Path, program: &Path, harness: &[String]) -> Step {
+    let own = test.filter.filter(|_| harness.is_empty()).map(str::to_owned);
+    let name = match test.kind {
+        Kind::Integration => test.name.clone(),
+        Kind::Unit => format!("unit tests of {}", test.name),
+    };
+    Step {
+        name,
+        directory: directory.to_path_buf(),
+        program: program.to_path_buf(),
+        arguments: own.into_iter().chain(harness.iter().cloned()).collect(),
+        may_be_empty: !harness.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/agent/Cargo.toml","target":{"kind":["bin"],"name":"switchyard"},"profile":{"test":false},"executable":"/t/switchyard"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/agent/Cargo.toml","target":{"kind":["test"],"name":"lab_scenarios"},"profile":{"test":true},"executable":"/t/deps/lab_scenarios-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/netlink/Cargo.toml","target":{"kind":["lib"],"name":"switchyard_netlink"},"profile":{"test":true},"executable":"/t/deps/switchyard_netlink-1"}
+{"reason":"build-finished","success":true}"#;
+
+    fn scenarios() -> Wanted {
+        Wanted { kind: Kind::Integration, name: "lab_scenarios".to_owned(), filter: None }
+    }
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let unit = Wanted { kind: Kind::Unit, name: "netlink".to_owned(), filter: Some("ipvs") };
+        let built = steps(SAID, &[unit, scenarios()], &[]).unwrap();
+        let arguments: Vec<_> = built.steps.iter().map(|step| step.arguments.join(" ")).collect();
+        assert_eq!(arguments, ["ipvs", ""]);
+        assert_eq!(built.programs.len(), 3);
+        assert_eq!(built.steps.last().unwrap().directory, Path::new("/w/crates/agent"));
+    }
+
+    #[test]
+    fn arguments_for_the_harness_replace_a_filter() {
+        let built = steps(SAID, &[scenarios()], &["nftables".to_owned()]).unwrap();
+        assert_eq!(built.steps.first().unwrap().arguments, ["nftables"]);
+        assert!(built.steps.first().unwrap().may_be_empty);
+    }
+
+    #[test]
+    fn what_cargo_did_not_build_is_an_error() {
+        let missing = Wanted { kind: Kind::Integration, name: "lab_probe".to_owned(), filter: None };
+        assert!(steps(SAID, &[missing], &[]).is_err());
+    }
+
+    #[test]
+    fn a_test_that_does_not_exist_is_refused() {
+        let root = crate::repository::root().unwrap();
+        assert!(wanted(&root, &["lab_nonsense".to_owned()]).is_err());
+        assert_eq!(wanted(&root, &["netlink".to_owned()]).unwrap().first().unwrap().kind, Kind::Unit);
+    }
+}
