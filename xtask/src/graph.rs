@@ -74,9 +74,10 @@ const TABLE: [Row; 11] = [
         never_reach: &[],
     },
     Row { name: "switchyard-netlink", ours: Ours::Only(&[]), never: ANYHOW, never_reach: RUNTIMES },
+    Row { name: "switchyard-relay", ours: Ours::Only(&[]), never: ANYHOW, never_reach: &["kube", "hyper"] },
     Row {
         name: "switchyard-apply",
-        ours: Ours::Only(&["switchyard-model", "switchyard-plan", "switchyard-netlink"]),
+        ours: Ours::Only(&["switchyard-model", "switchyard-plan", "switchyard-netlink", "switchyard-relay"]),
         never: ANYHOW,
         never_reach: RUNTIMES,
     },

@@ -1,0 +1,203 @@
+//! Which target a client gets: the one it had, if clients stay with theirs, else the next in turn.
+//!
+//! In: clients and the outcome of attempts to reach targets. Out: targets to try.
+//!
+//! Invariants
+//! - A target that was tried for a connection is not given out for it again.
+//! - No more than [`MAX_CLIENTS`] clients are remembered, and none longer than asked for. Time is passed in.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::generations::Generations;
+
+/// Clients that a listener remembers.
+const MAX_CLIENTS: usize = 1 << 16;
+
+/// Who may answer at a listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// New clients go to these, in turn.
+    pub new: Vec<SocketAddr>,
+    /// Running UDP flows may also go on with these.
+    pub running: Vec<SocketAddr>,
+    /// How long a client stays with its target after its last connection; `None` if every connection stands alone.
+    pub stay: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    targets: Arc<[SocketAddr]>,
+    running: HashSet<SocketAddr>,
+    stay: Option<Duration>,
+    /// The next in turn.
+    next: usize,
+    clients: Generations<IpAddr, (SocketAddr, Instant)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Backends {
+    inner: Mutex<Inner>,
+}
+
+impl Backends {
+    pub(crate) fn new(targets: Targets) -> Self {
+        // Relays of many nodes should not all begin with the same target.
+        let start = usize::try_from(RandomState::new().hash_one(0) >> 33).unwrap_or_default();
+        let inner = Inner {
+            targets: Arc::default(),
+            running: HashSet::new(),
+            stay: None,
+            next: start,
+            clients: Generations::new(MAX_CLIENTS / 2),
+        };
+        let backends = Self { inner: Mutex::new(inner) };
+        backends.replace(targets);
+        backends
+    }
+
+    /// From now on these.
+    pub(crate) fn replace(&self, targets: Targets) {
+        let mut inner = self.lock();
+        inner.running = targets.running.iter().chain(&targets.new).copied().collect();
+        inner.targets = targets.new.into();
+        inner.stay = targets.stay;
+        let known: HashSet<SocketAddr> = inner.targets.iter().copied().collect();
+        if inner.stay.is_none() {
+            inner.clients = Generations::new(MAX_CLIENTS / 2);
+        } else {
+            inner.clients.retain(|_, (target, _)| known.contains(target));
+        }
+    }
+
+    /// True if a flow may go on with this target.
+    pub(crate) fn may_run(&self, target: &SocketAddr) -> bool {
+        self.lock().running.contains(target)
+    }
+
+    /// The target to try for a client; `None` if there is none that was not `tried`.
+    pub(crate) fn pick(&self, client: IpAddr, tried: &[SocketAddr], now: Instant) -> Option<SocketAddr> {
+        let mut inner = self.lock();
+        if let Some(stay) = inner.stay {
+            let known = inner.clients.used(&client).0;
+            let fresh = known.filter(|(_, since)| now.saturating_duration_since(*since) < stay);
+            if let Some(target) = fresh.map(|(target, _)| *target).filter(|target| !tried.contains(target)) {
+                return Some(target);
+            }
+        }
+        let count = inner.targets.len();
+        let start = inner.next.checked_rem(count)?;
+        let turn = (start..count).chain(0..start);
+        let found = turn
+            .filter_map(|index| Some((index, *inner.targets.get(index)?)))
+            .find(|(_, target)| !tried.contains(target));
+        let (index, target) = found?;
+        inner.next = index.wrapping_add(1);
+        Some(target)
+    }
+
+    /// The client reached this target.
+    pub(crate) fn reached(&self, client: IpAddr, target: SocketAddr, now: Instant) {
+        let mut inner = self.lock();
+        if inner.stay.is_some() && inner.targets.contains(&target) {
+            inner.clients.insert(client, (target, now));
+        }
+    }
+
+    /// The client did not reach its target and need not stay with it.
+    pub(crate) fn missed(&self, client: IpAddr) {
+        let mut inner = self.lock();
+        if inner.stay.is_some() {
+            inner.clients.remove(&client);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics while it is held.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn target(number: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], number))
+    }
+
+    fn backends(numbers: std::ops::RangeInclusive<u16>, stay: Option<Duration>) -> Backends {
+        Backends::new(targets(numbers, stay))
+    }
+
+    fn targets(numbers: std::ops::RangeInclusive<u16>, stay: Option<Duration>) -> Targets {
+        Targets { new: numbers.map(target).collect(), running: Vec::new(), stay }
+    }
+
+    #[test]
+    fn targets_take_turns() {
+        let all = backends(1..=3, None);
+        let now = Instant::now();
+        let picked: Vec<_> = (0..6).map(|_| all.pick(CLIENT, &[], now).unwrap()).collect();
+        assert_eq!(picked[..3], picked[3..]);
+        assert_eq!(picked[..3].iter().collect::<HashSet<_>>().len(), 3);
+    }
+
+    #[test]
+    fn a_connection_tries_each_target_once() {
+        let all = backends(1..=3, None);
+        let mut tried = Vec::new();
+        while let Some(next) = all.pick(CLIENT, &tried, Instant::now()) {
+            tried.push(next);
+        }
+        tried.sort();
+        assert_eq!(tried, [target(1), target(2), target(3)]);
+        assert_eq!(Backends::new(Targets::default()).pick(CLIENT, &[], Instant::now()), None);
+    }
+
+    #[test]
+    fn clients_stay_until_their_time_is_over_or_their_target_is_gone() {
+        let stay = Duration::from_secs(10);
+        let all = backends(1..=3, Some(stay));
+        let begin = Instant::now();
+        all.reached(CLIENT, target(2), begin);
+        for seconds in [0, 5, 9] {
+            assert_eq!(all.pick(CLIENT, &[], begin + Duration::from_secs(seconds)), Some(target(2)));
+        }
+        let later = begin + stay;
+        let picked: HashSet<_> = (0..3).map(|_| all.pick(CLIENT, &[], later).unwrap()).collect();
+        assert_eq!(picked.len(), 3, "forgotten");
+        all.reached(CLIENT, target(2), later);
+        all.replace(targets(3..=4, Some(stay)));
+        assert_ne!(all.pick(CLIENT, &[], later), Some(target(2)), "gone");
+        all.reached(CLIENT, target(4), later);
+        all.missed(CLIENT);
+        let picked: HashSet<_> = (0..2).map(|_| all.pick(CLIENT, &[], later).unwrap()).collect();
+        assert_eq!(picked.len(), 2, "a target that fails holds nobody");
+    }
+
+    #[test]
+    fn remembered_clients_are_bounded() {
+        let all = backends(1..=1, Some(Duration::from_secs(10)));
+        let now = Instant::now();
+        for number in 0..200_000_u32 {
+            all.reached(IpAddr::V4(number.into()), target(1), now);
+        }
+        assert!(all.lock().clients.len() <= MAX_CLIENTS);
+    }
+
+    #[test]
+    fn flows_run_on_with_targets_that_still_answer() {
+        let mut targets = targets(1..=1, None);
+        targets.running = vec![target(2)];
+        let all = Backends::new(targets);
+        assert!(all.may_run(&target(1)) && all.may_run(&target(2)) && !all.may_run(&target(3)));
+        assert_eq!(all.pick(CLIENT, &[target(1)], Instant::now()), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! TCP: accepts, finds a target that answers, and copies both ways.
+//!
+//! Invariants
+//! - A failure to accept is waited out, never repeated at once: a process without descriptors does not spin.
+//! - A client that cannot be served is told by a reset.
+
+mod copy;
+mod pipe;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{getsockopt, sockopt};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::backends::Backends;
+use crate::descriptors::Permit;
+use crate::relay::{Origin, Shared};
+pub(crate) use pipe::Pipes;
+
+/// Rest after a failure to accept.
+const REST: Duration = Duration::from_millis(100);
+
+/// A peer that says nothing for this long is asked whether it is still there…
+const KEEPALIVE: Duration = Duration::from_secs(120);
+/// …this often…
+const KEEPALIVE_TRIES: u32 = 4;
+/// …with such pauses.
+const KEEPALIVE_PAUSE: Duration = Duration::from_secs(30);
+
+/// What a listener is to its clients.
+#[derive(Debug)]
+pub(crate) struct Door {
+    origin: Origin,
+    address: SocketAddr,
+    backends: Arc<Backends>,
+    shared: Arc<Shared>,
+}
+
+impl Door {
+    pub(crate) fn new(
+        origin: Origin,
+        address: SocketAddr,
+        backends: Arc<Backends>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { origin, address, backends, shared }
+    }
+
+    /// True if connections that came like this one are taken.
+    fn takes(&self, stream: &TcpStream) -> bool {
+        match self.origin {
+            Origin::Any => true,
+            Origin::Redirected => dialled(stream).is_some_and(|address| address != self.address),
+        }
+    }
+}
+
+/// What the client dialled before the kernel sent it here; nothing if the kernel does not know.
+fn dialled(stream: &TcpStream) -> Option<SocketAddr> {
+    if stream.local_addr().ok()?.is_ipv6() {
+        let address = getsockopt(stream, sockopt::Ip6tOriginalDst).ok()?;
+        let ip = std::net::Ipv6Addr::from(address.sin6_addr.s6_addr);
+        return Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))));
+    }
+    let address = getsockopt(stream, sockopt::OriginalDst).ok()?;
+    let ip = std::net::Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+    Some(SocketAddr::from((ip, u16::from_be(address.sin_port))))
+}
+
+/// Accepts for ever.
+pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>) {
+    loop {
+        match listener.accept().await {
+            Ok((client, from)) => admit(client, from, &door),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                if is_shortage(&error) {
+                    door.shared.tallies.out_of_descriptors.add();
+                    door.shared.descriptors.tell_shortage();
+                }
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    use nix::libc::{EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOBUFS | ENOMEM))
+}
+
+fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
+    let tallies = &door.shared.tallies;
+    if !door.takes(&client) {
+        tallies.refused.add();
+        return reset(&client);
+    }
+    // One for the client, one for the target.
+    let Some(permit) = door.shared.descriptors.take(2) else {
+        tallies.out_of_descriptors.add();
+        door.shared.descriptors.tell_shortage();
+        return reset(&client);
+    };
+    tallies.connections.begin();
+    tokio::spawn(connection(client, from, door.clone(), permit));
+}
+
+/// One connection from its begin to its end.
+async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permit: Permit) {
+    match dial(&door, from).await {
+        Some(target) => {
+            // What they are not told they find out by themselves, later.
+            let _ = (prepare(&client), prepare(&target));
+            if copy::both_ways(&client, &target, &door.shared.pipes).await.is_err() {
+                reset(&client);
+                reset(&target);
+            }
+        }
+        None => reset(&client),
+    }
+    door.shared.tallies.connections.end();
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_PAUSE);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_TRIES))
+}
+
+/// Closing it tells the peer of a failure, and forgets what was not sent.
+fn reset(stream: &TcpStream) {
+    // If it is gone already, the peer knows.
+    let _ = stream.set_zero_linger();
+}
+
+/// Tries targets until one answers, as long as there are timeouts left. A target that refuses is not asked again; one
+/// that is slow is, once all others were asked, with more time.
+async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
+    let (tallies, client) = (&door.shared.tallies, from.ip());
+    let (mut refused, mut slow): (Vec<SocketAddr>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
+    for (attempt, patience) in door.shared.config.dial_timeouts.into_iter().enumerate() {
+        let pick = |tried: &[SocketAddr]| door.backends.pick(client, tried, Instant::now());
+        let tried = [refused.as_slice(), slow.as_slice()].concat();
+        let Some(target) = pick(&tried).or_else(|| pick(&refused)) else { break };
+        if attempt > 0 {
+            tallies.retries.add();
+        }
+        match tokio::time::timeout(patience, TcpStream::connect(target)).await {
+            Ok(Ok(stream)) => {
+                door.backends.reached(client, target, Instant::now());
+                return Some(stream);
+            }
+            Ok(Err(_)) => refused.push(target),
+            Err(_) => slow.push(target),
+        }
+        door.backends.missed(client);
+    }
+    if refused.is_empty() && slow.is_empty() {
+        tallies.refused.add();
+    } else {
+        tallies.unreachable.add();
+    }
+    None
+}

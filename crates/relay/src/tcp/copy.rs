@@ -1,0 +1,148 @@
+//! Copies between two streams, each direction by itself.
+//!
+//! In: two streams. Out: when both directions have ended, or one failed.
+//!
+//! Little is copied through a buffer that belongs to the thread, much is moved by the kernel through a [`Pipe`] that is
+//! borrowed while data flows. So an idle connection holds neither.
+//!
+//! Invariants
+//! - The end of one direction is passed on and leaves the other open.
+//! - Nothing is read before what was read last has been written: a slow reader slows its writer down.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::Shutdown;
+
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::pipe::{Pipe, Pipes};
+
+/// What is read at once through the buffer. A read that fills it asks for a pipe.
+const BUFFER: usize = 16 * 1024;
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into());
+}
+
+/// What a step did.
+enum Step {
+    /// Nothing was there to read.
+    Nothing,
+    /// So many bytes were read and written.
+    Passed(usize),
+    /// These were read and not written.
+    Left(Vec<u8>),
+    /// The reader is at its end.
+    End,
+    /// The writer takes nothing more.
+    Deaf,
+}
+
+/// Copies until both directions have ended. An error is one of reading: the connection is broken.
+pub(super) async fn both_ways(one: &TcpStream, other: &TcpStream, pipes: &Pipes) -> io::Result<()> {
+    tokio::try_join!(one_way(one, other, pipes), one_way(other, one, pipes))?;
+    Ok(())
+}
+
+async fn one_way(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<()> {
+    let mut is_much = false;
+    loop {
+        from.readable().await?;
+        if is_much && let Some(pipe) = pipes.borrow() {
+            // Kept off the connection's own memory: most connections never come here.
+            match Box::pin(through(pipe, from, to, pipes)).await? {
+                Step::End => return end(to),
+                Step::Deaf => return Ok(()),
+                _ => is_much = false,
+            }
+            continue;
+        }
+        match step(from, to)? {
+            Step::Nothing => {}
+            Step::Passed(bytes) => is_much = bytes == BUFFER,
+            Step::Left(rest) => {
+                is_much = true;
+                if Box::pin(write_all(to, rest)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Step::End => return end(to),
+            Step::Deaf => return Ok(()),
+        }
+    }
+}
+
+/// Passes the end on. If the peer is gone, the other direction finds out.
+fn end(to: &TcpStream) -> io::Result<()> {
+    let _ = SockRef::from(to).shutdown(Shutdown::Write);
+    Ok(())
+}
+
+/// Reads once and writes it. Only reading can fail: who cannot be written to may still have something to say.
+fn step(from: &TcpStream, to: &TcpStream) -> io::Result<Step> {
+    SCRATCH.with_borrow_mut(|buffer| {
+        let count = match from.try_read(buffer) {
+            Ok(0) => return Ok(Step::End),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Step::Nothing),
+            Err(error) => return Err(error),
+        };
+        let mut rest = buffer.get(..count).unwrap_or_default();
+        while !rest.is_empty() {
+            match to.try_write(rest) {
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Step::Left(rest.to_vec()));
+                }
+                Err(_) => return Ok(Step::Deaf),
+            }
+        }
+        Ok(Step::Passed(count))
+    })
+}
+
+async fn write_all(to: &TcpStream, bytes: Vec<u8>) -> io::Result<()> {
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        to.writable().await?;
+        match to.try_write(rest) {
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Moves data through a pipe for as long as there is much of it.
+async fn through(mut pipe: Pipe, from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<Step> {
+    loop {
+        match from.try_io(Interest::READABLE, || pipe.fill(from)) {
+            Ok(0) => {
+                pipes.give_back(pipe);
+                return Ok(Step::End);
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                pipes.give_back(pipe);
+                return Ok(Step::Nothing);
+            }
+            Err(error) => return Err(error),
+        }
+        while pipe.holds() > 0 {
+            match to.try_io(Interest::WRITABLE, || pipe.empty(to)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if to.writable().await.is_err() {
+                        return Ok(Step::Deaf);
+                    }
+                }
+                Err(_) => return Ok(Step::Deaf),
+            }
+        }
+        // Also where others get their turn.
+        from.readable().await?;
+    }
+}

@@ -1,0 +1,157 @@
+//! One flow: the datagrams of one client, and the answers of its target.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+use tokio::net::UdpSocket;
+use tokio::task::AbortHandle;
+
+use super::{SCRATCH, Switch};
+use crate::descriptors::Permit;
+use crate::relay::Shared;
+
+/// When something passed last.
+#[derive(Debug)]
+struct Pulse {
+    start: Instant,
+    last: AtomicU64,
+}
+
+impl Pulse {
+    fn beat(&self) {
+        let passed = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(passed, Ordering::Relaxed);
+    }
+
+    fn end(&self, idle: Duration) -> Instant {
+        self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + idle
+    }
+}
+
+/// See the module. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Flow {
+    id: u64,
+    target: SocketAddr,
+    socket: Arc<UdpSocket>,
+    pulse: Arc<Pulse>,
+    task: AbortHandle,
+    shared: Arc<Shared>,
+    _permit: Permit,
+}
+
+impl Flow {
+    /// Opens a socket towards the target and listens for its answers.
+    pub(super) fn open(
+        id: u64,
+        client: SocketAddr,
+        target: SocketAddr,
+        switch: &Arc<Switch>,
+        permit: Permit,
+    ) -> io::Result<Self> {
+        let any: SocketAddr = match target {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = std::net::UdpSocket::bind(any)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(target)?;
+        let socket = Arc::new(UdpSocket::from_std(socket)?);
+        let pulse = Arc::new(Pulse { start: Instant::now(), last: AtomicU64::new(0) });
+        let answers = Answers {
+            id,
+            client,
+            socket: socket.clone(),
+            pulse: pulse.clone(),
+            switch: Arc::downgrade(switch),
+            idle: switch.shared.config.udp_idle,
+        };
+        let task = tokio::spawn(answers.run()).abort_handle();
+        switch.shared.tallies.flows.begin();
+        Ok(Self { id, target, socket, pulse, task, shared: switch.shared.clone(), _permit: permit })
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn target(&self) -> SocketAddr {
+        self.target
+    }
+
+    /// Passes a datagram of the client on.
+    pub(super) fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        self.pulse.beat();
+        // Past the runtime, which does not know yet whether a new socket can be written to.
+        SockRef::from(&*self.socket).send(datagram).map(|_| ())
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.shared.tallies.flows.end();
+    }
+}
+
+/// The way back.
+struct Answers {
+    id: u64,
+    client: SocketAddr,
+    socket: Arc<UdpSocket>,
+    pulse: Arc<Pulse>,
+    switch: Weak<Switch>,
+    idle: Duration,
+}
+
+impl Answers {
+    async fn run(self) {
+        let sleep = tokio::time::sleep_until(self.pulse.end(self.idle).into());
+        tokio::pin!(sleep);
+        loop {
+            tokio::select! {
+                ready = self.socket.readable() => {
+                    if ready.is_err() || self.pass().is_err() {
+                        break;
+                    }
+                }
+                () = &mut sleep => {
+                    let end = self.pulse.end(self.idle);
+                    if end <= Instant::now() {
+                        break;
+                    }
+                    sleep.as_mut().reset(end.into());
+                }
+            }
+        }
+        if let Some(switch) = self.switch.upgrade() {
+            switch.ended(self.client, self.id);
+        }
+    }
+
+    /// Passes one answer on. An error ends the flow.
+    fn pass(&self) -> io::Result<()> {
+        let Some(switch) = self.switch.upgrade() else { return Err(io::ErrorKind::NotConnected.into()) };
+        SCRATCH.with_borrow_mut(|buffer| {
+            let count = match self.socket.try_recv(buffer) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => {
+                    // Its client need not stay with a target that refuses.
+                    switch.backends.missed(self.client.ip());
+                    return Err(error);
+                }
+            };
+            self.pulse.beat();
+            let answer = buffer.get(..count).unwrap_or_default();
+            if SockRef::from(&switch.socket).send_to(answer, &self.client.into()).is_err() {
+                switch.shared.tallies.lost_datagrams.add();
+            }
+            Ok(())
+        })
+    }
+}
