@@ -100,7 +100,7 @@ fn has_legacy_tables() -> bool {
 pub(crate) fn remove_leftovers(mode: Mode) {
     let names: &[&str] = match mode {
         Mode::Iptables => &NFTABLES_TABLES,
-        Mode::Nftables => {
+        Mode::Nftables | Mode::Userspace => {
             remove_iptables_leftovers();
             &[KUBE_PROXY_TABLE]
         }

@@ -89,6 +89,11 @@ impl Notices {
         self.warn(service.into(), "EndpointsLeftOut", "WriteRules", problem);
     }
 
+    /// Something of a Service cannot be served on this node.
+    pub fn set_aside(&self, service: &ServiceName, problem: String) {
+        self.warn(service.into(), "FrontendSetAside", "Listen", problem);
+    }
+
     /// Waits a moment for what is not written yet.
     pub async fn last_words(&self) {
         self.recorder.settle(LAST_WORDS).await;

@@ -1,6 +1,7 @@
 //! Wires a proxy together and runs it until it is told to stop.
 
 mod sources;
+mod userspace;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use switchyard_plan::nft;
 use switchyard_plan::settings::{LoopbackNodePorts, Settings};
 use switchyard_serve::admin::AdminSocket;
 use switchyard_serve::health::ProxyHealth;
-use switchyard_serve::metrics::Metrics;
+use switchyard_serve::metrics::{CountRelayed, Metrics};
 use switchyard_serve::server::{self, Listen};
 use switchyard_serve::service_health::ServiceHealth;
 use switchyard_source::Sink;
@@ -59,15 +60,17 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let node = Node { name: node_name.as_str().into(), ..Node::default() };
     let board = Board::new();
     let addresses = addresses(config, &board)?;
-    let Dataplane { modes, programs, tables } = match config.mode {
+    let Dataplane { modes, programs, tables, counts, on_first_success } = match config.mode {
         ModeName::Iptables => iptables_mode(config, &node, &addresses)?,
         ModeName::Nftables => nftables_mode(config, &node, &addresses)?,
+        ModeName::Userspace => userspace::dataplane(config, &node, &addresses)?,
     };
     let families: Vec<Family> = modes.iter().map(|mode| mode.book().settings().family).collect();
     tell_start(config, &node_name, &programs);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let health = Arc::new(ProxyHealth::new(config.sync_period));
     let metrics = pages::metrics(config, &families);
+    counts.into_iter().for_each(|counts| metrics.relay_counted(counts));
     let notices = notices(config, &node_name, &runtime, &metrics)?;
     let syncs = modes.into_iter().map(|mode| {
         let settings = mode.book().settings();
@@ -83,7 +86,6 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         return Ok(());
     }
     let (settings_config, served, misfits) = (config.clone(), families.clone(), Misfits::default());
-    let mode_name = config.mode;
     let sync_loop = Loop {
         board: board.clone(),
         families: families_sync,
@@ -93,7 +95,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
             misfits.tell(complaints(&settings_config, node, &served));
             settle(&settings_config, node, family, &addresses)
         }),
-        on_first_success: Some(Box::new(move || crate::cleanup::remove_leftovers(mode_name))),
+        on_first_success: Some(on_first_success),
         health: health.clone(),
         metrics: metrics.clone(),
         notices: notices.clone(),
@@ -101,6 +103,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     };
     let worker = thread::Builder::new().name("sync".into()).spawn(move || sync_loop.run())?;
     match tables {
+        None if programs.is_empty() => {}
         None => guard::start(&board, programs, config.sync_period)?,
         Some(Tables { monitor, ports }) => guard::start_nftables(&board, monitor, ports)?,
     }
@@ -123,6 +126,10 @@ struct Dataplane {
     programs: Vec<Iptables>,
     /// How nftables mode hears of other programs; nothing in other modes.
     tables: Option<Tables>,
+    /// What the relay of userspace mode counts; nothing in other modes.
+    counts: Option<CountRelayed>,
+    /// Called once when every family is written for the first time.
+    on_first_success: Box<dyn FnOnce() + Send>,
 }
 
 /// What guards the tables of nftables mode.
@@ -140,7 +147,8 @@ fn iptables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow:
         let book = Book::new(settle(config, node, program.family(), addresses));
         Box::new(IptablesMode::new(program.clone(), Planner::new(wishes, book)))
     };
-    Ok(Dataplane { modes: programs.iter().map(mode).collect(), programs, tables: None })
+    let modes = programs.iter().map(mode).collect();
+    Ok(Dataplane { modes, programs, tables: None, counts: None, on_first_success: leftovers(config.mode) })
 }
 
 fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
@@ -158,7 +166,18 @@ fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow:
         let mode = NftMode::new(kernel, nft::Planner::new(wishes.clone(), book));
         modes.push(Box::new(mode.heard_by(monitor.membership())));
     }
-    Ok(Dataplane { modes, programs: Vec::new(), tables: Some(Tables { monitor, ports }) })
+    Ok(Dataplane {
+        modes,
+        programs: Vec::new(),
+        tables: Some(Tables { monitor, ports }),
+        counts: None,
+        on_first_success: leftovers(config.mode),
+    })
+}
+
+/// What other modes left goes once our rules stand.
+fn leftovers(mode: ModeName) -> Box<dyn FnOnce() + Send> {
+    Box::new(move || crate::cleanup::remove_leftovers(mode))
 }
 
 /// Source and servers, until a signal or an error that cannot be waited out.
@@ -329,8 +348,8 @@ fn addresses(config: &Config, board: &Arc<Board>) -> anyhow::Result<Arc<Addresse
 /// Settings of one family.
 fn settle(config: &Config, node: &Node, family: Family, addresses: &Addresses) -> Settings {
     let mut settings = settings(config, node, family, &addresses.now());
-    if config.mode == ModeName::Nftables {
-        // The kernel routes packets from loopback addresses nowhere, and this mode does not ask it to.
+    if config.mode != ModeName::Iptables {
+        // The kernel routes packets from loopback addresses nowhere, and these modes do not ask it to.
         settings.loopback_node_ports = LoopbackNodePorts::Refused;
     }
     settings

@@ -222,6 +222,8 @@ impl Loop {
             }
             outcome = self.sync_families(&changes, seen);
         }
+        let set_aside = self.families.iter().map(|sync| (sync.family(), sync.set_aside()));
+        self.waiting.told.set_aside(set_aside, &self.notices);
         self.waiting.told.books(self.families.iter().map(FamilySync::book), &self.metrics, &self.notices);
         let left_out = self.families.iter().map(|sync| (sync.family(), sync.left_out()));
         self.waiting.told.left_out(left_out, &self.notices);

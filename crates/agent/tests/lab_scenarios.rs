@@ -21,6 +21,7 @@ use switchyard_lab::scenario::{Scenario, to_manifests};
 use switchyard_model::Family;
 
 use common::proxy::{Agent, Bench, scenarios};
+use common::relayed::through_a_relay;
 use common::stage::Stage;
 use common::variant::{Variant, say};
 
@@ -80,6 +81,11 @@ fn nftables_with_the_file_of_kubeadm() {
     run_all(Variant::Nftables, Configured::ByFile);
 }
 
+#[test]
+fn userspace() {
+    run_all(Variant::Userspace, Configured::ByFlags);
+}
+
 /// `SCENARIO=name` in the environment picks those whose names contain the text.
 fn run_all(variant: Variant, configured: Configured) {
     let Some(lab) = Lab::new_or_skip() else { return };
@@ -90,6 +96,9 @@ fn run_all(variant: Variant, configured: Configured) {
     let mut all = Scenario::read_all(&scenarios()).unwrap();
     let picked = std::env::var("SCENARIO").unwrap_or_default();
     all.retain(|scenario| scenario.name.contains(&picked));
+    if variant == Variant::Userspace {
+        all = all.into_iter().map(through_a_relay).collect();
+    }
     let (next, report) = (AtomicUsize::new(0), Mutex::new(Report::default()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {

@@ -14,6 +14,7 @@ pub mod ipvs;
 pub mod nft;
 pub mod report;
 pub mod sysctl;
+pub mod userspace;
 
 mod mode;
 mod next_step;

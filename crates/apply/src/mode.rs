@@ -26,6 +26,16 @@ pub trait Mode: Send {
         const { &BTreeMap::new() }
     }
 
+    /// Service ports of which something cannot be served on this node, and why; it is tried again with the next sync.
+    fn set_aside(&self) -> &BTreeMap<ServicePortName, String> {
+        const { &BTreeMap::new() }
+    }
+
+    /// By which frontends and endpoints the kernel's flows are judged; `None` if the kernel translates nothing for us.
+    fn translated(&self) -> Option<&Book> {
+        Some(self.book())
+    }
+
     /// Replaces facts and wishes; the next sync is a full one if they differ.
     fn settle(&mut self, settings: Settings);
 

@@ -19,6 +19,7 @@ pub mod route;
 pub mod settings;
 pub mod stale;
 pub mod trace;
+pub mod userspace;
 
 #[cfg(test)]
 mod testing;

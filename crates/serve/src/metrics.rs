@@ -19,6 +19,7 @@ mod family;
 mod kubernetes;
 mod names;
 pub(crate) mod process;
+mod relay;
 mod text;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use api::ApiAnswer;
 use api::ApiMetrics;
 use family::{Counter, Gauge, Histogram, Series};
 pub use kubernetes::{Feature, Stage};
+pub use relay::{CountRelayed, RelayCounts};
 use text::{Exposition, Labels};
 
 /// Kinds of objects that always have a quarantine sample, so that a cured object is seen to go to 0.
@@ -112,6 +114,7 @@ pub struct Metrics {
     failures: FailureMetrics,
     probes: [(Probe, Series<u16, Counter>); 2],
     packets: OnceLock<CountPackets>,
+    relay: OnceLock<CountRelayed>,
     features: OnceLock<Vec<Feature>>,
     api: ApiMetrics,
     own: OwnMetrics,
@@ -165,6 +168,7 @@ impl Metrics {
             failures: FailureMetrics::new(mode, families),
             probes: [(Probe::Healthz, codes()), (Probe::Livez, codes())],
             packets: OnceLock::new(),
+            relay: OnceLock::new(),
             features: OnceLock::new(),
             api: ApiMetrics::default(),
             own: OwnMetrics {
@@ -319,6 +323,7 @@ impl Metrics {
         self.api.write(&mut page);
         kubernetes::write(&mut page, &self.own.version, self.features.get().map_or(&[], Vec::as_slice));
         self.own.write(&mut page);
+        relay::write(&mut page, self.relay.get());
         process::write(&mut page);
         page.finish()
     }

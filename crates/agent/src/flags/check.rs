@@ -119,7 +119,9 @@ fn pacing_of_flags(given: &Given) -> Pacing {
 /// In nftables mode a write costs what its change costs, so nothing waits unless the operator said so.
 fn paced(config: Config, pacing: Pacing) -> Config {
     match (config.mode, pacing) {
-        (Mode::Nftables, Pacing::Default) => Config { min_sync_period: Duration::ZERO, ..config },
+        (Mode::Nftables | Mode::Userspace, Pacing::Default) => {
+            Config { min_sync_period: Duration::ZERO, ..config }
+        }
         _ => config,
     }
 }

@@ -49,6 +49,9 @@ pub enum Mode {
     Iptables,
     /// With one nftables table per family, written over netlink.
     Nftables,
+    /// With listeners of this process.
+    #[value(skip)]
+    Userspace,
 }
 
 impl Mode {
@@ -57,6 +60,7 @@ impl Mode {
         match self {
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
+            Self::Userspace => "userspace",
         }
     }
 }

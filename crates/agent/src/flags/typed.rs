@@ -38,7 +38,7 @@ pub(super) fn config(
     };
     let bit = match mode {
         Mode::Nftables => configuration.nftables.masquerade_bit,
-        Mode::Iptables => configuration.iptables.masquerade_bit,
+        Mode::Iptables | Mode::Userspace => configuration.iptables.masquerade_bit,
     };
     Some(Config {
         task,
@@ -144,11 +144,12 @@ fn mode(text: &str, task: &Task) -> Result<Mode, Problem> {
     match text {
         "iptables" => Ok(Mode::Iptables),
         "nftables" => Ok(Mode::Nftables),
-        "ipvs" | "userspace" if matches!(task, Task::Cleanup | Task::WriteConfig(_)) => Ok(Mode::Iptables),
+        "userspace" => Ok(Mode::Userspace),
+        "ipvs" if matches!(task, Task::Cleanup | Task::WriteConfig(_)) => Ok(Mode::Iptables),
         // A mode that nobody has was refused by the checks.
-        other if !["ipvs", "userspace"].contains(&other) => Ok(Mode::Iptables),
+        other if other != "ipvs" => Ok(Mode::Iptables),
         other => {
-            let allowed = "not available in this version; available: iptables, nftables";
+            let allowed = "not available in this version; available: iptables, nftables, userspace";
             Err(Problem::text("mode", other, allowed))
         }
     }

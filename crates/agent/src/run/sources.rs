@@ -46,7 +46,7 @@ fn cluster_config(config: &Config, node_name: &str, metrics: &Arc<Metrics>) -> O
         master: master.clone(),
         node_name: node_name.to_owned(),
         service_cidrs: match config.mode {
-            Mode::Nftables => ServiceCidrs::Watched,
+            Mode::Nftables | Mode::Userspace => ServiceCidrs::Watched,
             Mode::Iptables => ServiceCidrs::Ignored,
         },
         observer: pages::observer(metrics),

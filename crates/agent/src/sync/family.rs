@@ -91,6 +91,11 @@ impl FamilySync {
         self.mode.left_out()
     }
 
+    /// Service ports of which something cannot be served, and why.
+    pub fn set_aside(&self) -> &BTreeMap<ServicePortName, String> {
+        self.mode.set_aside()
+    }
+
     /// Replaces facts and wishes.
     pub fn settle(&mut self, settings: Settings) {
         let moved = self.health_ports.listen_on(health_check_addresses(&settings));
@@ -222,13 +227,14 @@ impl FamilySync {
         if self.has_reconciled && !confirmed.iter().any(leaves_flows) {
             return;
         }
+        let Some(book) = self.mode.translated() else { return };
         let began = Instant::now();
         let mut addresses = node_addresses();
-        addresses.retain(|ip| self.book().settings().serves_node_ports_on(*ip));
+        addresses.retain(|ip| book.settings().serves_node_ports_on(*ip));
         let expected = if self.has_reconciled {
-            stale::of_changes(self.book(), confirmed, addresses)
+            stale::of_changes(book, confirmed, addresses)
         } else {
-            stale::of_everything(self.book(), addresses)
+            stale::of_everything(book, addresses)
         };
         if expected.is_empty() {
             self.has_reconciled = true;

@@ -19,6 +19,7 @@ pub(super) struct Told {
     conflicts: Lines,
     refused: Lines,
     left_out: Lines,
+    set_aside: Lines,
 }
 
 /// What is said, and about which Services.
@@ -66,6 +67,22 @@ impl Told {
         self.left_out = now;
     }
 
+    /// Service ports of each family of which something cannot be served, and why.
+    pub(super) fn set_aside<'a>(
+        &mut self,
+        families: impl Iterator<Item = (Family, &'a BTreeMap<ServicePortName, String>)>,
+        notices: &Notices,
+    ) {
+        let line = |family: Family, (name, cause): (&ServicePortName, &String)| {
+            (format!("{name} ({family}): {cause}"), BTreeSet::from([name.service.clone()]))
+        };
+        let now: Lines =
+            families.flat_map(|(family, all)| all.iter().map(move |entry| line(family, entry))).collect();
+        let what = "something of a service port cannot be served; it is tried again with the next sync";
+        tell(&self.set_aside, &now, what, |service, text| notices.set_aside(service, text));
+        self.set_aside = now;
+    }
+
     /// Conflicts and refused service ports of all books.
     pub(super) fn books<'a>(
         &mut self,
@@ -104,6 +121,7 @@ impl Told {
         for object in self.complaints.keys() {
             *kinds.entry(object.kind.clone()).or_default() += 1;
         }
+        let refused = refused + self.set_aside.len();
         if refused > 0 {
             kinds.insert("ServicePort".into(), refused);
         }

@@ -15,6 +15,7 @@ pub(crate) mod api_server;
 pub(crate) mod looking;
 pub(crate) mod objects;
 pub(crate) mod proxy;
+pub(crate) mod relayed;
 pub(crate) mod ruleset;
 pub(crate) mod stage;
 pub(crate) mod traffic;

@@ -116,7 +116,7 @@ impl Bench {
     /// In nftables mode, stock `nft` must be able to list everything.
     pub(crate) fn check_listable(&self) -> anyhow::Result<()> {
         match self.variant {
-            Variant::Nftables => ruleset::check_listable(&self.node),
+            Variant::Nftables | Variant::Userspace => ruleset::check_listable(&self.node),
             Variant::Nft | Variant::Legacy => Ok(()),
         }
     }

@@ -15,6 +15,8 @@ pub(crate) enum Variant {
     Legacy,
     /// nftables mode.
     Nftables,
+    /// Userspace mode, with rules that lead to the relay.
+    Userspace,
 }
 
 impl Variant {
@@ -23,7 +25,7 @@ impl Variant {
         match self {
             Self::Nft => Some("nft"),
             Self::Legacy => Some("legacy"),
-            Self::Nftables => None,
+            Self::Nftables | Self::Userspace => None,
         }
     }
 
@@ -31,7 +33,7 @@ impl Variant {
     pub(crate) fn flag(self) -> String {
         match self.backend() {
             Some(backend) => format!("--iptables-backend={backend}"),
-            None => "--proxy-mode=nftables".to_owned(),
+            None => format!("--proxy-mode={}", self.mode_name()),
         }
     }
 
@@ -40,6 +42,7 @@ impl Variant {
         match self {
             Self::Nft | Self::Legacy => "iptables",
             Self::Nftables => "nftables",
+            Self::Userspace => "userspace",
         }
     }
 
@@ -47,7 +50,7 @@ impl Variant {
     pub(crate) fn mode(self) -> Mode {
         match self {
             Self::Nft | Self::Legacy => Mode::Iptables,
-            Self::Nftables => Mode::Nftables,
+            Self::Nftables | Self::Userspace => Mode::Nftables,
         }
     }
 
@@ -75,6 +78,7 @@ impl fmt::Display for Variant {
             Self::Nft => "iptables-nft",
             Self::Legacy => "iptables-legacy",
             Self::Nftables => "nftables",
+            Self::Userspace => "userspace",
         })
     }
 }

@@ -215,7 +215,7 @@ impl World {
     /// True if the proxy has written any rule.
     pub(crate) fn has_rules(&self) -> bool {
         match self.variant {
-            Variant::Nftables => !self.rules().is_empty(),
+            Variant::Nftables | Variant::Userspace => !self.rules().is_empty(),
             Variant::Nft | Variant::Legacy => self.rules().contains("KUBE-"),
         }
     }
@@ -321,7 +321,7 @@ impl Drop for World {
             tail.iter().rev().for_each(|line| eprintln!("  {line}"));
         } else {
             assert!(!log.contains("panicked"), "{log}");
-            if self.variant == Variant::Nftables {
+            if self.variant.backend().is_none() {
                 ruleset::check_listable(self.n1()).unwrap();
             }
         }

@@ -1,0 +1,185 @@
+//! Which listeners are open, and for what.
+//!
+//! In: the listeners that a service port wants. Out: where they are; what could not be opened, and why.
+//!
+//! Invariants
+//! - A listener that is wanted again stays as it is: only its targets are replaced, and only if they differ.
+//! - What is no longer wanted is closed by [`Doors::close_unwanted`], when nothing leads there any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use switchyard_model::{Protocol, ServicePortName};
+use switchyard_plan::userspace::{Door, Listener, Port};
+use switchyard_relay::{Listen, ListenError, ListenerId, Origin, Relay, Targets, Transport};
+
+use super::{SharedRelay, Way};
+
+/// Ports that are tried before any will do.
+const NEIGHBOURS: u16 = 64;
+
+/// Names a listener.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    port: ServicePortName,
+    door: Door,
+    ip: IpAddr,
+}
+
+#[derive(Debug)]
+struct Opened {
+    id: ListenerId,
+    at: SocketAddr,
+    wish: Listener,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Doors {
+    relay: SharedRelay,
+    origin: Origin,
+    opened: BTreeMap<Key, Opened>,
+    /// Open, but no longer wanted.
+    unwanted: BTreeSet<Key>,
+    /// What cannot be opened, and why.
+    shut: BTreeMap<ServicePortName, String>,
+}
+
+/// What became of the listeners of one service port.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// Where each is.
+    pub(super) at: BTreeMap<Door, SocketAddr>,
+    /// Those that were opened.
+    pub(super) opened: Vec<Way>,
+}
+
+impl Doors {
+    pub(super) fn new(relay: SharedRelay, origin: Origin) -> Self {
+        let (opened, unwanted, shut) = Default::default();
+        Self { relay, origin, opened, unwanted, shut }
+    }
+
+    /// What cannot be opened, and why.
+    pub(super) fn shut(&self) -> &BTreeMap<ServicePortName, String> {
+        &self.shut
+    }
+
+    /// Opens what the service port wants and does not have.
+    pub(super) fn want(&mut self, port: &ServicePortName, ip: IpAddr, wishes: Vec<Listener>) -> Changed {
+        let mut changed = Changed::default();
+        let mut problems = Vec::new();
+        let old: Vec<Key> = self.of(port).collect();
+        self.unwanted.extend(old);
+        for wish in wishes {
+            let key = Key { port: port.clone(), door: wish.door, ip };
+            self.unwanted.remove(&key);
+            match self.open(&key, wish.clone()) {
+                Ok((at, is_new)) => {
+                    changed.at.insert(wish.door, at);
+                    let frontend = wish.frontend.filter(|_| is_new);
+                    changed.opened.extend(frontend.map(|frontend| Way { port: port.clone(), frontend, at }));
+                }
+                Err(error) => problems.push(describe(&wish, &error)),
+            }
+        }
+        self.shut.remove(port);
+        if !problems.is_empty() {
+            self.shut.insert(port.clone(), problems.join("; "));
+        }
+        changed
+    }
+
+    /// Where it is, and whether it is new there.
+    fn open(&mut self, key: &Key, wish: Listener) -> Result<(SocketAddr, bool), ListenError> {
+        if let Some(open) = self.opened.get_mut(key) {
+            if open.wish.targets != wish.targets
+                || open.wish.serving != wish.serving
+                || open.wish.affinity != wish.affinity
+            {
+                lock(&self.relay).replace(open.id, targets(&wish));
+            }
+            let is_new = open.wish.frontend != wish.frontend;
+            open.wish = wish;
+            return Ok((open.at, is_new));
+        }
+        let transport = match key.port.protocol {
+            Protocol::Udp => Transport::Udp,
+            Protocol::Tcp | Protocol::Sctp => Transport::Tcp,
+        };
+        let origin = self.origin;
+        let listen = |port| Listen { transport, address: SocketAddr::new(key.ip, port), origin };
+        let mut relay = lock(&self.relay);
+        let (id, at) = match wish.port {
+            Port::Only(port) => relay.open(&listen(port), targets(&wish))?,
+            Port::Any => relay.open(&listen(0), targets(&wish))?,
+            Port::From(first) => {
+                let mut tries = (first..first.saturating_add(NEIGHBOURS)).chain([0]);
+                loop {
+                    let port = tries.next().unwrap_or(0);
+                    match relay.open(&listen(port), targets(&wish)) {
+                        Err(error) if port != 0 && is_in_use(&error) => {}
+                        done => break done?,
+                    }
+                }
+            }
+        };
+        drop(relay);
+        self.opened.insert(key.clone(), Opened { id, at, wish });
+        Ok((at, true))
+    }
+
+    fn of(&self, port: &ServicePortName) -> impl Iterator<Item = Key> {
+        // Keys of one service port stand together.
+        let ip = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+        let first = Key { port: port.clone(), door: Door::Cluster, ip };
+        let own = self.opened.range(first..).map(|(key, _)| key);
+        own.take_while(|key| key.port == *port).cloned().collect::<Vec<_>>().into_iter()
+    }
+
+    /// Service ports that have a listener.
+    pub(super) fn ports(&self) -> BTreeSet<ServicePortName> {
+        self.opened.keys().map(|key| key.port.clone()).collect()
+    }
+
+    /// Closes what is no longer wanted; says what that was.
+    pub(super) fn close_unwanted(&mut self) -> Vec<Way> {
+        let mut closed = Vec::new();
+        for key in std::mem::take(&mut self.unwanted) {
+            if let Some(open) = self.opened.remove(&key) {
+                lock(&self.relay).close(open.id);
+                let frontend = open.wish.frontend;
+                closed.extend(frontend.map(|frontend| Way { port: key.port, frontend, at: open.at }));
+            }
+        }
+        closed
+    }
+}
+
+/// The thread that writes rules is the only one that uses it, and it does not outlive a panic.
+fn lock(relay: &SharedRelay) -> MutexGuard<'_, Relay> {
+    relay.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn targets(wish: &Listener) -> Targets {
+    Targets {
+        new: wish.targets.clone(),
+        running: wish.serving.clone(),
+        stay: wish.affinity.map(|seconds| Duration::from_secs(seconds.into())),
+    }
+}
+
+fn is_in_use(error: &ListenError) -> bool {
+    matches!(error, ListenError::Socket { source, .. }
+        if matches!(source.kind(), std::io::ErrorKind::AddrInUse | std::io::ErrorKind::PermissionDenied))
+}
+
+fn describe(wish: &Listener, error: &ListenError) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    match wish.frontend {
+        Some(frontend) => format!("{frontend}: {error}{cause}"),
+        None => format!("{error}{cause}"),
+    }
+}

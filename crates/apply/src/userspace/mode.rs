@@ -1,0 +1,215 @@
+//! Userspace mode for one family: keeps listeners open, and leads clients to them.
+//!
+//! In: changes of service ports. Out: a [`Report`].
+//!
+//! Two ways in. With rules, the table of nftables mode is written, with listeners in the place of endpoints
+//! ([`stand_in`]): who may dial what, who is rejected or dropped, node ports, source ranges, repair and clean-up are
+//! that mode's. Without, every frontend has a listener on a loopback address, which is announced.
+//!
+//! Invariants
+//! - A listener is open before a rule leads to it, and is closed when none does any more.
+//! - A change of one service port touches only its listeners, and its elements of the table.
+//! - What cannot be opened is set aside and tried again with the next sync; all others go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ipnet::IpNet;
+use switchyard_model::{Family, ServicePort, ServicePortName};
+use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::iptables::RuleCounts;
+use switchyard_plan::settings::Settings;
+use switchyard_plan::userspace::{behind_rules, is_relayed, on_loopback, stand_in};
+use switchyard_relay::Origin;
+
+use super::doors::{Changed, Doors};
+use super::{Announce, News, SharedRelay, listen_address};
+use crate::Mode;
+use crate::nft::mode::NftMode;
+use crate::report::{Kind, Progress, Report};
+
+/// How clients get to listeners.
+enum Way {
+    /// By rules that lead to an address of this node.
+    Rules { nft: Box<NftMode>, ip: IpAddr },
+    /// By themselves.
+    Loopback { announce: Announce },
+}
+
+/// Whether every service port has to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    Yes,
+    No,
+}
+
+/// See the module.
+pub struct UserspaceMode {
+    book: Book,
+    doors: Doors,
+    way: Way,
+    settled: Settled,
+    /// What changed since the last sync that succeeded.
+    unconfirmed: Vec<Replaced>,
+    /// What cannot be served, and why.
+    set_aside: BTreeMap<ServicePortName, String>,
+}
+
+impl UserspaceMode {
+    /// Clients are led here by rules, which `nft` writes. It must have no service port yet.
+    pub fn with_rules(relay: SharedRelay, nft: NftMode) -> Self {
+        let settings = nft.book().settings().clone();
+        let ip = listen_address(&settings);
+        let doors = Doors::new(relay, Origin::Redirected);
+        Self::new(Book::new(settings), doors, Way::Rules { nft: Box::new(nft), ip })
+    }
+
+    /// Clients dial loopback addresses, which `announce` hears of.
+    pub fn on_loopback(relay: SharedRelay, settings: Settings, announce: Announce) -> Self {
+        Self::new(Book::new(settings), Doors::new(relay, Origin::Any), Way::Loopback { announce })
+    }
+
+    fn new(book: Book, doors: Doors, way: Way) -> Self {
+        let (unconfirmed, set_aside) = Default::default();
+        Self { book, doors, way, settled: Settled::No, unconfirmed, set_aside }
+    }
+
+    /// Opens what the service ports want. The answer is what rules have to know.
+    fn open(&mut self, names: &BTreeSet<ServicePortName>) -> PortChanges {
+        names.iter().map(|name| (name.clone(), self.open_port(name).map(Arc::new))).collect()
+    }
+
+    fn open_port(&mut self, name: &ServicePortName) -> Option<ServicePort> {
+        let port = self.book.ports().get(name).cloned();
+        let routes = port.as_ref().map(|port| self.book.routes(port));
+        let settings = self.book.settings();
+        let (ip, wishes) = match (&self.way, &routes) {
+            (Way::Rules { ip, .. }, Some(routes)) => (*ip, behind_rules(routes)),
+            (Way::Loopback { .. }, Some(routes)) => {
+                (loopback(settings.family), on_loopback(settings, routes))
+            }
+            (_, None) => (loopback(settings.family), Vec::new()),
+        };
+        let Changed { at, opened } = self.doors.want(name, ip, wishes);
+        self.set_aside.remove(name);
+        let cause = self.doors.shut().get(name).cloned();
+        let is_strange = port.is_some() && !is_relayed(name.protocol);
+        let cause =
+            cause.or_else(|| is_strange.then(|| "SCTP cannot be relayed; use another mode".to_owned()));
+        self.set_aside.extend(cause.map(|cause| (name.clone(), cause)));
+        if let Way::Loopback { announce } = &self.way {
+            opened.into_iter().for_each(|way| announce(News::Opened(way)));
+        }
+        routes.map(|routes| stand_in(settings, &routes, |door| at.get(&door).copied()))
+    }
+
+    fn close(&mut self) {
+        let closed = self.doors.close_unwanted();
+        if let Way::Loopback { announce } = &self.way {
+            closed.into_iter().for_each(|way| announce(News::Closed(way)));
+        }
+    }
+
+    /// The service ports to look at, once `changes` are in the book.
+    fn affected(&self, changes: &PortChanges) -> BTreeSet<ServicePortName> {
+        let mut affected = self.book.affected(changes);
+        affected.extend(self.set_aside.keys().cloned());
+        if self.settled == Settled::No {
+            affected.extend(self.book.ports().keys().cloned());
+            affected.extend(self.doors.ports());
+        }
+        affected
+    }
+
+    /// What the kernel refused is set aside here, too.
+    fn blame(&mut self, report: &Report) {
+        for refused in &report.refused {
+            let good = self.unconfirmed.iter().find(|r| r.name == refused.name).and_then(|r| r.old.clone());
+            self.book.quarantine(&refused.name, good, refused.cause.clone());
+        }
+    }
+}
+
+impl Mode for UserspaceMode {
+    fn book(&self) -> &Book {
+        &self.book
+    }
+
+    fn translated(&self) -> Option<&Book> {
+        match &self.way {
+            Way::Rules { nft, .. } => Some(nft.book()),
+            Way::Loopback { .. } => None,
+        }
+    }
+
+    fn counts(&self) -> RuleCounts {
+        match &self.way {
+            Way::Rules { nft, .. } => nft.counts(),
+            Way::Loopback { .. } => RuleCounts::default(),
+        }
+    }
+
+    fn set_aside(&self) -> &BTreeMap<ServicePortName, String> {
+        &self.set_aside
+    }
+
+    fn settle(&mut self, settings: Settings) {
+        if *self.book.settings() == settings {
+            return;
+        }
+        self.settled = Settled::No;
+        if let Way::Rules { nft, ip } = &mut self.way {
+            *ip = listen_address(&settings);
+            nft.settle(settings.clone());
+        }
+        self.book.settle(settings);
+    }
+
+    fn allocate_from(&mut self, ranges: &[IpNet]) {
+        if let Way::Rules { nft, .. } = &mut self.way {
+            nft.allocate_from(ranges);
+        }
+    }
+
+    fn distrust(&mut self) {
+        if let Way::Rules { nft, .. } = &mut self.way {
+            nft.distrust();
+        }
+    }
+
+    fn needs_full_sync(&self, now: Instant) -> bool {
+        let of_rules = match &self.way {
+            Way::Rules { nft, .. } => nft.needs_full_sync(now),
+            Way::Loopback { .. } => false,
+        };
+        of_rules || self.settled == Settled::No
+    }
+
+    fn sync(&mut self, now: Instant, changes: PortChanges, progress: &mut dyn FnMut(Progress)) -> Report {
+        let mut affected = self.affected(&changes);
+        affected.extend(changes.keys().cloned());
+        let kind = if self.settled == Settled::Yes { Kind::Partial } else { Kind::Full };
+        self.unconfirmed.extend(self.book.update(changes));
+        let stand_ins = self.open(&affected);
+        self.settled = Settled::Yes;
+        let mut report = match &mut self.way {
+            Way::Rules { nft, .. } => nft.sync(now, stand_ins, progress),
+            Way::Loopback { .. } => Report { planned: affected.len(), ..Report::new(kind) },
+        };
+        self.blame(&report);
+        if report.failure.is_none() {
+            self.close();
+            report.confirmed = std::mem::take(&mut self.unconfirmed);
+        }
+        report
+    }
+}
+
+fn loopback(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::LOCALHOST.into(),
+        Family::V6 => Ipv6Addr::LOCALHOST.into(),
+    }
+}
