@@ -65,26 +65,35 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let store = Store::open()?;
     let todo = options.plan(&store)?;
-    if !todo.is_empty() && !measure_all(&options, &store, &todo)? {
-        return Ok(());
+    let mut failed = Vec::new();
+    if !todo.is_empty() {
+        let Some(failures) = measure_all(&options, &store, &todo)? else { return Ok(()) };
+        failed = failures;
     }
     let out = options.out();
     Figures::read(&store).write(&out)?;
     println!("figures in {}, report in {}", store.directory().display(), out.join("peer.md").display());
+    anyhow::ensure!(failed.is_empty(), "not measured:\n{}", failed.join("\n"));
     Ok(())
 }
 
-/// False if there can be no API server.
-fn measure_all(options: &Options, store: &Store, todo: &[Cell]) -> anyhow::Result<bool> {
+/// What failed, which stops nothing else; none if there can be no API server.
+fn measure_all(options: &Options, store: &Store, todo: &[Cell]) -> anyhow::Result<Option<Vec<String>>> {
     let mut progress = Progress::new(todo);
     progress.tell("starting the API server");
-    let Some(mut cluster) = Cluster::start(&options.sizes()) else { return Ok(false) };
+    let Some(mut cluster) = Cluster::start(&options.sizes()) else { return Ok(None) };
+    let mut failed = Vec::new();
     for cell in todo {
         progress.begin(cell);
         cluster.grow(cell.services, &progress)?;
-        let round = round::run(&cluster, cell, options.deadline(), &progress)?;
-        store.add(cell, &round)?;
+        match round::run(&cluster, cell, options.deadline(), &progress) {
+            Ok(round) => store.add(cell, &round)?,
+            Err(error) => {
+                progress.tell(&format!("FAILED: {error:#}"));
+                failed.push(format!("{} Services, {}: {error:#}", cell.services, cell.kind.name));
+            }
+        }
         progress.end(cell);
     }
-    Ok(true)
+    Ok(Some(failed))
 }

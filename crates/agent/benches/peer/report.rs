@@ -74,6 +74,7 @@ impl Figures {
         for (name, value) in machine::rows() {
             let _ = writeln!(out, "| {name} | {value} |");
         }
+        let _ = writeln!(out, "| load average before each round | {} |", self.load());
         let _ = writeln!(out, "| command | `{}` |", machine::COMMAND);
         out.push_str(&goals::markdown(self));
         for (file, title, _) in PICTURES {
@@ -85,6 +86,12 @@ impl Figures {
             self.ratios(&mut out, *services, kinds);
         }
         out
+    }
+
+    /// Others may have used the machine.
+    fn load(&self) -> String {
+        let rounds = || self.0.values().flatten().flat_map(|(_, rounds)| rounds).map(|round| round.load);
+        format!("{:.1} to {:.1}", rounds().fold(f64::INFINITY, f64::min), rounds().fold(0.0, f64::max))
     }
 
     /// What kube-proxy takes, divided by what Switchyard takes.
