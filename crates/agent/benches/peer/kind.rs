@@ -118,9 +118,9 @@ impl Kind {
         }
     }
 
-    /// Upstream pauses by default; what it does without is measured too.
+    /// All pause between syncs by default but our nftables mode; what they do without is measured too.
     pub(crate) fn pauses(&self) -> bool {
-        self.program != Program::Ours
+        self.program != Program::Ours || self.mode != "nftables"
     }
 
     /// In iptables mode the ending of the programs' names.

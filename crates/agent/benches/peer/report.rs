@@ -129,8 +129,8 @@ Times move from machine to machine; the ratios are the point.
 
 - *First sync*: from the start of the process until connections through the first, the last and three more Services are answered.
 - *API write to kernel*: the only endpoint of a Service is replaced through the API; from the request until a new connection goes to the
-  new pod. The next change follows 100 ms after that. kube-proxy pauses for a second between syncs unless it is told not to, Switchyard
-  does not; so there is a second figure with `--iptables-min-sync-period=0s`.
+  new pod. The next change follows 100 ms after that. kube-proxy pauses for a second between syncs unless it is told not to, and so
+  does Switchyard in iptables mode; so there is a second figure with `--iptables-min-sync-period=0s`.
 - *Churn*: all endpoints of 50 Services a second are replaced for 20 s; meanwhile pods of one Service replace each other (the new one is
   ready a second before the old one leaves the slice, and the old one serves for two seconds after that) and connections are made.
 - *Processor time* includes the programs that a proxy runs.
