@@ -33,6 +33,10 @@ const START: Duration = Duration::from_secs(120);
 /// The account of the proxy, as kubeadm makes it.
 const ACCOUNT: &str = "/api/v1/namespaces/kube-system/serviceaccounts";
 
+/// What gives it its role.
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const BINDING: &str = "e2e-proxy";
+
 /// See the module.
 pub(crate) struct ControlPlane {
     program: PathBuf,
@@ -113,13 +117,23 @@ impl ControlPlane {
         let api = self.api();
         api.ensure_namespace("kube-system");
         api.create(ACCOUNT, &json!({ "metadata": { "name": "kube-proxy" } })).unwrap();
-        let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-proxier" });
-        let subject = json!({ "kind": "ServiceAccount", "namespace": "kube-system", "name": "kube-proxy" });
-        let binding = json!({ "metadata": { "name": "e2e-proxy" }, "roleRef": role, "subjects": [subject] });
-        api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).unwrap();
+        self.allow();
         self.renew_token(Duration::from_secs(3600));
         let config = kubeconfig(self.host(), &self.path("ca.crt"), &self.token_file());
         std::fs::write(self.kubeconfig(), config.to_string()).unwrap();
+    }
+
+    /// Gives the proxy its role.
+    pub(crate) fn allow(&self) {
+        let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-proxier" });
+        let subject = json!({ "kind": "ServiceAccount", "namespace": "kube-system", "name": "kube-proxy" });
+        let binding = json!({ "metadata": { "name": BINDING }, "roleRef": role, "subjects": [subject] });
+        self.api().create(BINDINGS, &binding).unwrap();
+    }
+
+    /// Takes the proxy's role away.
+    pub(crate) fn forbid(&self) {
+        self.api().delete(&format!("{BINDINGS}/{BINDING}")).unwrap();
     }
 
     /// Where the proxy reads its token.

@@ -70,8 +70,14 @@ pub(super) fn whole(post: &Post, namespace: &str, instance: &str) -> Value {
             Severity::Warning => "Warning",
         },
     });
-    if let (Some(about), false) = (about.as_object_mut(), regarding.namespace.is_empty()) {
-        about.insert("namespace".to_owned(), json!(&*regarding.namespace));
+    if let Some(about) = about.as_object_mut() {
+        if !regarding.namespace.is_empty() {
+            about.insert("namespace".to_owned(), json!(&*regarding.namespace));
+        }
+        if &*regarding.kind == "Node" {
+            // As the kubelet does: `kubectl describe node` looks for Events by this, and finds none without it.
+            about.insert("uid".to_owned(), json!(&*regarding.name));
+        }
     }
     if let Some(event) = event.as_object_mut() {
         event.insert("regarding".to_owned(), about);

@@ -103,7 +103,7 @@ async fn bodies_are_those_of_kube_proxy() {
         "n1",
         json!({
             "action": "StartKubeProxy", "reason": "Starting", "note": "", "type": "Normal",
-            "regarding": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+            "regarding": {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1"},
         }),
     );
     let first = (method, path, starting);
