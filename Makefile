@@ -62,7 +62,7 @@ e2e: ## The agent against a real API server, which is built with Go (root)
 	scripts/count-tests $(CARGO) test --locked -p switchyard --features e2e --no-fail-fast --test e2e_cluster
 
 .PHONY: parity
-parity: ## Rules beside those of upstream's kube-proxy, same objects, rule by rule (root, Go)
+parity: ## Beside upstream's kube-proxy: rules, packets, pages; SEED=, COUNT= for random Services (root, Go)
 	scripts/install-packages test
 	scripts/build-e2e
 	scripts/count-tests $(CARGO) test --locked -p switchyard --features e2e --no-fail-fast --test e2e_parity

@@ -1,77 +1,105 @@
-//! kube-proxy and switchyard with the same flags, each on node n1 of a lab of its own.
+//! kube-proxy and switchyard with the same flags and in the same mode, each on node n1 of a lab of its own.
 //!
-//! In: a control plane with objects. Out: how the rules of the two differ. kube-proxy never runs outside of its lab's namespace, and finds
-//! only the iptables programs of one variant.
+//! In: a control plane with objects. Out: how the rules of the two differ, and how packets fare. kube-proxy never runs outside of its
+//! lab's namespace, and finds only the iptables programs of one variant.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use switchyard_lab::scenario::Scenario;
+use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::{Host, Lab, Node, Process};
 use tempfile::TempDir;
 
 use crate::common::looking::within;
 use crate::common::ruleset::has_mark;
+use crate::common::stage::Stage;
 use crate::common::variant::Variant;
 use crate::e2e::control_plane::ControlPlane;
 use crate::e2e::gateway::Gateway;
+use crate::packets::{self, Report};
+use crate::probes::Probe;
 use crate::rules::Rules;
+use crate::sources;
 
 /// How long both may take until they agree. Each may still be at work on an earlier change.
-const AGREE: Duration = Duration::from_secs(20);
+const AGREE: Duration = Duration::from_secs(30);
 
 /// What both are started with. No pause between syncs, and no kernel setting is touched that all namespaces share.
-const FLAGS: [&str; 5] = [
+const FLAGS: [&str; 4] = [
     "--hostname-override=n1",
-    "--proxy-mode=iptables",
     "--iptables-min-sync-period=0s",
     "--conntrack-max-per-core=0",
     "--healthz-bind-address=0.0.0.0:10256",
 ];
 
-/// One proxy. The order of the fields is that of their ends.
-struct Proxy {
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Upstream,
+    Ours,
+}
+
+/// One proxy. The order of the fields is that of their ends: a gateway needs the lab for its own.
+pub(crate) struct Proxy {
+    kind: Kind,
     process: Process,
-    node: Host,
     _gateway: Gateway,
-    _lab: Lab,
+    node: Host,
+    stage: Stage,
     _dir: TempDir,
 }
 
 /// See the module.
 pub(crate) struct Peers {
-    upstream: Proxy,
-    ours: Proxy,
-    variant: Variant,
+    pub(crate) upstream: Proxy,
+    pub(crate) ours: Proxy,
+    pub(crate) variant: Variant,
+}
+
+/// What a pair is started with.
+pub(crate) struct Plan<'a> {
+    pub(crate) kube_proxy: &'a Path,
+    pub(crate) control_plane: &'a ControlPlane,
+    pub(crate) variant: Variant,
+    pub(crate) flags: &'a [String],
+    /// Its pods are there.
+    pub(crate) scenario: &'a Scenario,
 }
 
 impl Peers {
-    pub(crate) fn start(
-        kube_proxy: &Path,
-        control_plane: &ControlPlane,
-        variant: Variant,
-        flags: &[String],
-    ) -> Self {
-        let upstream = Proxy::start(Command::new(kube_proxy), control_plane, variant, flags);
-        let mut ours = Command::new(env!("CARGO_BIN_EXE_switchyard"));
-        ours.arg(variant.flag());
-        Self { upstream, ours: Proxy::start(ours, control_plane, variant, flags), variant }
+    pub(crate) fn start(plan: &Plan<'_>) -> Self {
+        let [upstream, ours] = [Kind::Upstream, Kind::Ours].map(|kind| Proxy::start(plan, kind));
+        Self { upstream, ours, variant: plan.variant }
     }
 
-    /// Waits until both have rules for a marker and agree. The number of rules, or the last difference.
-    pub(crate) fn compare(&mut self, port: u16) -> Result<usize, String> {
+    /// Waits until both have rules for a marker.
+    pub(crate) fn await_mark(&mut self, number: u16) -> Result<(), String> {
+        let mut late = String::new();
+        let is_there = within(AGREE, || {
+            let proxies = [&self.upstream, &self.ours];
+            late =
+                proxies.iter().filter(|p| !p.has_mark(self.variant, number)).map(|p| p.is_late()).collect();
+            late.is_empty()
+        });
+        if is_there { Ok(()) } else { Err(late + &self.ends()) }
+    }
+
+    /// Waits until both agree. The number of rules, or the last difference.
+    pub(crate) fn compare_rules(&mut self) -> Result<usize, String> {
         let (mut difference, mut count) = (String::new(), 0);
         let agreed = within(AGREE, || {
-            let late = [&self.upstream, &self.ours].map(|proxy| !has_mark(&proxy.node, self.variant, port));
-            difference = match late {
-                [true, _] => "  kube-proxy is not in time\n".to_owned(),
-                [_, true] => "  switchyard is not in time\n".to_owned(),
-                _ => self.difference(&mut count),
-            };
+            difference = self.difference(&mut count);
             difference.is_empty()
         });
         if agreed { Ok(count) } else { Err(difference + &self.ends()) }
+    }
+
+    /// Tries flows in both labs.
+    pub(crate) fn compare_packets(&self, probes: &[Probe], until: Instant) -> Report {
+        packets::compare([&self.upstream.stage, &self.ours.stage], probes, until)
     }
 
     fn difference(&self, count: &mut usize) -> String {
@@ -100,23 +128,65 @@ impl Peers {
 }
 
 impl Proxy {
-    fn start(mut command: Command, control_plane: &ControlPlane, variant: Variant, flags: &[String]) -> Self {
+    fn start(plan: &Plan<'_>, kind: Kind) -> Self {
         let (lab, dir) = (Lab::new().unwrap(), tempfile::tempdir().unwrap());
-        let gateway = Gateway::open(&lab, control_plane);
-        let node = lab.node(Node::N1).clone();
-        command.arg("--kubeconfig").arg(control_plane.kubeconfig()).args(FLAGS).args(flags);
-        command.env("PATH", programs(dir.path(), variant));
+        let gateway = Gateway::open(&lab, plan.control_plane);
+        let (router, nodes) = (lab.router().clone(), Node::ALL.map(|node| lab.node(node).clone()));
+        let stage = Stage::new(lab, plan.scenario).unwrap();
+        for (symbol, before) in
+            [(Symbol::Client, &router), (Symbol::Pod(1, 9), &nodes[0]), (Symbol::Pod(2, 9), &nodes[1])]
+        {
+            if let Ok(client) = stage.host(symbol) {
+                sources::lend(client, before).unwrap();
+            }
+        }
+        let [node, _] = nodes;
+        let mut command = match kind {
+            Kind::Upstream => Command::new(plan.kube_proxy),
+            Kind::Ours => Command::new(env!("CARGO_BIN_EXE_switchyard")),
+        };
+        command.arg("--kubeconfig").arg(plan.control_plane.kubeconfig()).args(FLAGS).args(plan.flags);
+        command.arg(format!("--proxy-mode={}", plan.variant.mode_name()));
+        if let (Kind::Ours, Some(_)) = (kind, plan.variant.backend()) {
+            command.arg(plan.variant.flag());
+        }
+        command.env("PATH", programs(dir.path(), plan.variant));
         command.env("XTABLES_LOCKFILE", dir.path().join("xtables.lock"));
         let process = node.start(&mut command, &dir.path().join("log")).unwrap();
-        Self { process, node, _gateway: gateway, _lab: lab, _dir: dir }
+        Self { kind, process, node, stage, _gateway: gateway, _dir: dir }
+    }
+
+    /// Who dials.
+    pub(crate) fn host(&self, symbol: Symbol) -> &Host {
+        self.stage.host(symbol).unwrap()
+    }
+
+    fn is_late(&self) -> String {
+        format!("  {:?} is not in time\n", self.kind)
+    }
+
+    fn has_mark(&self, variant: Variant, number: u16) -> bool {
+        match (self.kind, variant) {
+            (Kind::Upstream, Variant::Nftables) => has_mark_of_kube_proxy(&self.node, number),
+            _ => has_mark(&self.node, variant, number),
+        }
     }
 }
 
-/// A search path whose iptables is that of a variant.
+/// As [`has_mark`], for kube-proxy's table of nftables mode.
+fn has_mark_of_kube_proxy(node: &Host, port: u16) -> bool {
+    [("ip6", "fd00:10:96::250"), ("ip", "10.96.0.250")].iter().all(|(family, address)| {
+        let element = format!("{{ {address} . tcp . {port} }}");
+        let found = node.exec_ok("nft", &["get", "element", family, "kube-proxy", "service-ips", &element]);
+        found.is_ok_and(|found| found.contains(" : goto "))
+    })
+}
+
+/// A search path whose iptables is that of a variant. nftables mode runs it only to clean up.
 fn programs(dir: &Path, variant: Variant) -> std::ffi::OsString {
     let bin = dir.join("bin");
     std::fs::create_dir(&bin).unwrap();
-    let multi = PathBuf::from(format!("/usr/sbin/xtables-{}-multi", variant.backend().unwrap()));
+    let multi = PathBuf::from(format!("/usr/sbin/xtables-{}-multi", variant.backend().unwrap_or("nft")));
     for family in ["iptables", "ip6tables"] {
         for tool in ["", "-save", "-restore"] {
             symlink(&multi, bin.join(format!("{family}{tool}"))).unwrap();
