@@ -11,6 +11,7 @@
 mod family;
 mod quarrel;
 mod told;
+mod triggers;
 mod view;
 
 use std::collections::BTreeMap;

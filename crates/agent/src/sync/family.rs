@@ -20,6 +20,7 @@ use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::{Metrics, Scope, SyncKind, Table};
 use switchyard_serve::service_health::{HealthCheck, Moved, ServiceHealth};
 
+use super::triggers::Triggers;
 use crate::ledger::{self, Entry, Ledger, Seen, Subjects};
 use crate::notices::Notices;
 use crate::settings::health_check_addresses;
@@ -47,9 +48,8 @@ pub struct FamilySync {
     conntrack: Option<Conntrack>,
     /// The first reconcile looks at everything: Services may have gone while nobody looked.
     has_reconciled: bool,
-    /// When the causes of uncommitted endpoint changes happened, if that was after the process started.
-    triggers: Vec<SystemTime>,
-    started: SystemTime,
+    /// When the causes of uncommitted endpoint changes happened.
+    triggers: Triggers,
     last_failure: Option<String>,
     notices: Notices,
 }
@@ -64,8 +64,7 @@ impl FamilySync {
             health_state: HealthPorts::Stale,
             conntrack: None,
             has_reconciled: false,
-            triggers: Vec::new(),
-            started: SystemTime::now(),
+            triggers: Triggers::new(Moment::now()),
             last_failure: None,
             notices,
         }
@@ -118,7 +117,7 @@ impl FamilySync {
     /// Remembers when the causes of these changes happened.
     pub fn add_triggers(&mut self, triggers: &BTreeMap<ServiceName, Vec<(Family, SystemTime)>>) {
         let mine = triggers.values().flatten().filter(|(family, _)| *family == self.family);
-        self.triggers.extend(mine.map(|(_, at)| *at).filter(|at| *at >= self.started));
+        self.triggers.add(mine.map(|(_, at)| *at), Moment::now());
     }
 
     /// Brings the kernel up to date. `seen` is when the first of the changes was.
@@ -158,8 +157,8 @@ impl FamilySync {
         self.tell(&report, took);
         self.reconcile_flows(&report.confirmed, metrics);
         self.sync_health_ports(&report.confirmed);
-        for at in std::mem::take(&mut self.triggers) {
-            metrics.network_programmed(self.family, at.elapsed().unwrap_or_default());
+        for latency in self.triggers.done(Moment::now()) {
+            metrics.network_programmed(self.family, latency);
         }
         metrics.sync_succeeded(self.family, SystemTime::now());
         health.updated(self.family, Moment::now());

@@ -129,3 +129,34 @@ fn last_error_is_bounded_and_stays_json() {
     assert!(text.contains("IPv4: ") && text.contains("IPv6: "), "{text}");
     assert_eq!(value["healthy"], true);
 }
+
+/// So far does the wall clock jump in these tests, and to before 1970.
+const JUMPS: [i64; 5] = [7 * 3600, -7 * 3600, 1_000_000_000, -1_000_000_000, -2_000_000_000];
+
+impl Clock {
+    /// A moment at which the wall clock has jumped.
+    fn jumped(&self, millis: u64, jump: i64) -> Moment {
+        let moment = self.at(millis);
+        let by = Duration::from_secs(jump.unsigned_abs());
+        let wall = if jump < 0 { moment.wall() - by } else { moment.wall() + by };
+        Moment::new(moment.steady(), wall)
+    }
+}
+
+#[test]
+fn a_jump_of_the_wall_clock_makes_nobody_unhealthy_and_hides_nobody_who_is() {
+    for jump in JUMPS {
+        let (health, clock) = (ProxyHealth::new(PERIOD), Clock::new());
+        health.node_eligible(Eligible::Yes);
+        health.updated(V4, clock.at(0));
+        health.queued(V4, clock.at(1_000));
+        assert_eq!(health.answer(Probe::Healthz, clock.jumped(2_000, jump)).verdict, Verdict::Ok, "{jump}");
+        // Two periods after the change came, by the steady clock, and back to normal with the next success.
+        let late = clock.jumped(61_000, jump);
+        assert_eq!(health.answer(Probe::Healthz, late).verdict, Verdict::Unavailable, "{jump}");
+        health.updated(V4, clock.jumped(62_000, jump));
+        let answer = health.answer(Probe::Livez, clock.at(63_000));
+        assert_eq!(answer.verdict, Verdict::Ok, "the clock is back: {jump}");
+        assert!(serde_json::from_str::<serde_json::Value>(&answer.body).is_ok(), "{}", answer.body);
+    }
+}

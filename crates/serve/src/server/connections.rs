@@ -128,7 +128,11 @@ pub(crate) async fn serve_listener<S: Site>(
     }
 }
 
-async fn answer<S: Site>(stream: impl AsyncRead + AsyncWrite + Send + Unpin, head_timeout: Duration, site: Arc<S>) {
+async fn answer<S: Site>(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+    head_timeout: Duration,
+    site: Arc<S>,
+) {
     let service = service_fn(move |request| {
         let site = site.clone();
         async move {

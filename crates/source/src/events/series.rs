@@ -264,6 +264,27 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_clock_that_jumps_changes_no_limit_and_no_name_comes_twice() {
+        let (mut series, start) = (Series::default(), Moment::now());
+        let hours = |n: u64| Duration::from_secs(n * 3600);
+        let ago = |by| Moment { steady: start.steady, wall: start.wall - by };
+        let ahead = |by| Moment { steady: start.steady, wall: start.wall + by };
+        let jumps =
+            [ahead(hours(7)), ago(hours(7)), start, ago(hours(500_000)), ahead(hours(500_000)), start];
+        let mut names = std::collections::BTreeSet::new();
+        let mut written = 0;
+        for (note, now) in jumps.into_iter().cycle().take(600).enumerate() {
+            if let Heard::Post(post) = series.hear(&notice("web", &note.to_string()), now) {
+                names.insert(post.name);
+                written += 1;
+            }
+            assert_eq!(series.due(now), [], "nothing is over, and nothing goes on");
+        }
+        assert_eq!((written, names.len()), (25, 25), "one bucket");
+        assert_eq!(series.next_due(), Some(start.steady + FINISH));
+    }
+
+    #[test]
     fn memory_is_bounded_and_names_are_unique() {
         let (mut series, start) = (Series::default(), Moment::now());
         let mut names = std::collections::BTreeSet::new();

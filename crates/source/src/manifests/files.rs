@@ -112,3 +112,20 @@ pub(super) fn read(path: &Path, max_bytes: u64) -> Result<String, String> {
         format!("it is not UTF-8 text (byte {}); save it as UTF-8", error.utf8_error().valid_up_to())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_settled_only_if_its_time_is_past() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let stamp = Stamp { inode: 1, bytes: 2, modified: Some(at) };
+        let hours = Duration::from_secs(7 * 3600);
+        assert!(!stamp.is_settled(at) && !stamp.is_settled(at + SETTLED_AFTER));
+        assert!(stamp.is_settled(at + hours));
+        // The clock went back: the file is read each time, until its time has come.
+        assert!(!stamp.is_settled(at - hours) && !stamp.is_settled(SystemTime::UNIX_EPOCH));
+        assert!(!Stamp { modified: None, ..stamp }.is_settled(at + hours));
+    }
+}
