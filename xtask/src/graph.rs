@@ -54,7 +54,7 @@ const OUTSIDE_WORLD: &[&str] = &[
 ];
 const ANYHOW: &[&str] = &["anyhow"];
 
-const TABLE: [Row; 11] = [
+const TABLE: [Row; 12] = [
     Row {
         name: "switchyard-model",
         ours: Ours::Only(&[]),
