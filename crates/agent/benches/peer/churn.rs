@@ -91,7 +91,8 @@ fn roll_pods(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     let address = |n: usize| ROLLING.get(ring(n)).copied().map(pod).unwrap_or_default();
     let index = |n: usize| PODS.len() + ring(n);
     let mut step = 0;
-    while begin.elapsed() < TIME {
+    // Over before the writes are: what follows the last of them must be the mark of the end.
+    while begin.elapsed() + ROLL_EVERY < TIME {
         stage.serve(index(step + 1), true)?;
         special.roll(&mut line, ROLLED, &[address(step), address(step + 1)])?;
         std::thread::sleep(ROLL_EVERY / 2);
