@@ -28,7 +28,7 @@ use options::Options;
 use outcome::{Counts, Verdict};
 
 /// How `vm` is called, after its name.
-pub(crate) const USAGE: &str = "vm [--kernel bullseye|bookworm|backports]... [--test NAME]... [--cpus N] [--deadline MINUTES] \
+pub(crate) const USAGE: &str = "vm [--kernel bullseye|bookworm|backports]... [--test NAME]... [--workspace] [--cpus N] [--deadline MINUTES] \
      [-- ARGUMENTS OF THE TEST HARNESS]";
 
 /// Runs the tests on every kernel. With `VM=require` in the environment, it is an error if there can be no VM.

@@ -28,7 +28,8 @@ pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 const MEMORY: &str = "3072M";
 
 /// What the kernel is told. It ends the machine when it panics, and is in no hurry to protect itself from its tests.
-const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off nokaslr rdinit=/init";
+const COMMAND_LINE: &str =
+    "console=ttyS0 panic=-1 oops=panic mitigations=off nokaslr norandmaps rdinit=/init";
 
 /// After this time without a word, something is said.
 const SILENCE: Duration = Duration::from_secs(20);

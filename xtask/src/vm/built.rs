@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::guest::Step;
-use super::options::Options;
+use super::options::{Options, Scope};
 
 /// Integration tests that show something on another kernel. Those named `vm_*` are for nothing else.
 const INTEGRATION: [&str; 3] = ["lab_probe", "lab_incremental", "lab_scenarios"];
@@ -24,6 +24,8 @@ const UNIT: [(&str, &str); 2] = [("netlink", "ipvs"), ("apply", "ipvs")];
 struct Wanted {
     kind: Kind,
     name: String,
+    /// The directory of its package.
+    package: PathBuf,
     filter: Option<&'static str>,
 }
 
@@ -69,7 +71,16 @@ pub(super) fn build(root: &Path, options: &Options) -> Result<Built> {
     let wanted = wanted(root, &options.tests)?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["test", "--no-run", "--locked", "--workspace", "--message-format=json-render-diagnostics"]);
+    command.args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
+    match options.scope {
+        Scope::Workspace => command.arg("--workspace"),
+        Scope::Packages => {
+            for test in &wanted {
+                command.arg("-p").arg(package_name(&test.package)?);
+            }
+            &mut command
+        }
+    };
     for test in wanted.iter().filter(|test| test.kind == Kind::Integration) {
         command.args(["--test", &test.name]);
     }
@@ -84,40 +95,46 @@ pub(super) fn build(root: &Path, options: &Options) -> Result<Built> {
     steps(&text, &wanted, &options.harness)
 }
 
-fn wanted(root: &Path, asked: &[String]) -> Result<Vec<Wanted>> {
-    let known = integration_tests(root)?;
-    let integration = |name: &str| Wanted { kind: Kind::Integration, name: name.to_owned(), filter: None };
-    if asked.is_empty() {
-        let unit = UNIT.map(|(name, filter)| Wanted {
-            kind: Kind::Unit,
-            name: name.to_owned(),
-            filter: Some(filter),
-        });
-        let only_here = known.iter().filter(|name| name.starts_with(ONLY_HERE));
-        let files = only_here.map(String::as_str).chain(INTEGRATION).map(integration);
-        return Ok(unit.into_iter().chain(files).collect());
-    }
-    asked
-        .iter()
-        .map(|name| {
-            if known.contains(name) {
-                Ok(integration(name))
-            } else if root.join("crates").join(name).is_dir() {
-                Ok(Wanted { kind: Kind::Unit, name: name.clone(), filter: None })
-            } else {
-                bail!("--test {name}: there is neither crates/*/tests/{name}.rs nor crates/{name}")
-            }
-        })
-        .collect()
+/// The name in the manifest of a package.
+fn package_name(package: &Path) -> Result<String> {
+    let manifest = fs::read_to_string(package.join("Cargo.toml"))?;
+    let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    Ok(name.with_context(|| format!("{} has no name", package.display()))?.to_owned())
 }
 
-/// The names of all files in `tests` directories, in order.
-fn integration_tests(root: &Path) -> Result<Vec<String>> {
+fn wanted(root: &Path, asked: &[String]) -> Result<Vec<Wanted>> {
+    let known = integration_tests(root)?;
+    let integration = |name: &str| {
+        let (name, package) = known.iter().find(|(known, _)| known == name)?;
+        Some(Wanted { kind: Kind::Integration, name: name.clone(), package: package.clone(), filter: None })
+    };
+    let unit = |name: &str, filter| {
+        let package = root.join("crates").join(name);
+        package.is_dir().then(|| Wanted { kind: Kind::Unit, name: name.to_owned(), package, filter })
+    };
+    if asked.is_empty() {
+        let only_here =
+            known.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with(ONLY_HERE));
+        let files = only_here.chain(INTEGRATION).filter_map(integration);
+        return Ok(UNIT.iter().filter_map(|(name, filter)| unit(name, Some(*filter))).chain(files).collect());
+    }
+    let find = |name: &String| {
+        let found = integration(name).or_else(|| unit(name, None));
+        found.with_context(|| {
+            format!("--test {name}: there is neither crates/*/tests/{name}.rs nor crates/{name}")
+        })
+    };
+    asked.iter().map(find).collect()
+}
+
+/// The names of all files in `tests` directories, in order, each with the directory of its package.
+fn integration_tests(root: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut names = Vec::new();
     for package in fs::read_dir(root.join("crates"))? {
-        let Ok(entries) = fs::read_dir(package?.path().join("tests")) else { continue };
+        let package = package?.path();
+        let Ok(entries) = fs::read_dir(package.join("tests")) else { continue };
         let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.extend(files.filter_map(|file| file.strip_suffix(".rs").map(str::to_owned)));
+        names.extend(files.filter_map(|file| Some((file.strip_suffix(".rs")?.to_owned(), package.clone()))));
     }
     names.sort();
     Ok(names)
@@ -182,12 +199,22 @@ mod tests {
 {"reason":"build-finished","success":true}"#;
 
     fn scenarios() -> Wanted {
-        Wanted { kind: Kind::Integration, name: "lab_scenarios".to_owned(), filter: None }
+        Wanted {
+            kind: Kind::Integration,
+            name: "lab_scenarios".to_owned(),
+            package: PathBuf::new(),
+            filter: None,
+        }
     }
 
     #[test]
     fn programs_are_found_in_what_cargo_says() {
-        let unit = Wanted { kind: Kind::Unit, name: "netlink".to_owned(), filter: Some("ipvs") };
+        let unit = Wanted {
+            kind: Kind::Unit,
+            name: "netlink".to_owned(),
+            package: PathBuf::new(),
+            filter: Some("ipvs"),
+        };
         let built = steps(SAID, &[unit, scenarios()], &[]).unwrap();
         let arguments: Vec<_> = built.steps.iter().map(|step| step.arguments.join(" ")).collect();
         assert_eq!(arguments, ["ipvs", ""]);
@@ -204,13 +231,19 @@ mod tests {
 
     #[test]
     fn what_cargo_did_not_build_is_an_error() {
-        let missing = Wanted { kind: Kind::Integration, name: "lab_probe".to_owned(), filter: None };
+        let missing = Wanted {
+            kind: Kind::Integration,
+            name: "lab_probe".to_owned(),
+            package: PathBuf::new(),
+            filter: None,
+        };
         assert!(steps(SAID, &[missing], &[]).is_err());
     }
 
     #[test]
     fn a_test_that_does_not_exist_is_refused() {
         let root = crate::repository::root().unwrap();
+        assert_eq!(package_name(&root.join("crates/agent")).unwrap(), "switchyard");
         assert!(wanted(&root, &["lab_nonsense".to_owned()]).is_err());
         assert_eq!(wanted(&root, &["netlink".to_owned()]).unwrap().first().unwrap().kind, Kind::Unit);
     }

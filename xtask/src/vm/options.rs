@@ -17,6 +17,8 @@ pub(super) struct Options {
     pub(super) kernels: Vec<Kernel>,
     /// What was asked for with `--test`; everything that belongs into a VM if empty.
     pub(super) tests: Vec<String>,
+    /// How the tests are built.
+    pub(super) scope: Scope,
     /// Given to every test program.
     pub(super) harness: Vec<String>,
     /// One processor has a clock that counts instructions, see [`super::boot`].
@@ -25,11 +27,21 @@ pub(super) struct Options {
     pub(super) deadline: Duration,
 }
 
+/// What cargo is told to look at. Features of dependencies depend on it, and with them what must be built again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The packages of the tests, as in `cargo test -p NAME --test NAME`.
+    Packages,
+    /// Everything, as in `make test`.
+    Workspace,
+}
+
 impl Options {
     pub(super) fn parse(arguments: &[&str]) -> Result<Self> {
         let mut options = Self {
             kernels: Vec::new(),
             tests: Vec::new(),
+            scope: Scope::Packages,
             harness: Vec::new(),
             processors: 1,
             deadline: Duration::from_secs(DEADLINE_MINUTES * 60),
@@ -41,6 +53,7 @@ impl Options {
             match *argument {
                 "--kernel" => options.kernels.push(Kernel::parse(value()?)?),
                 "--test" => options.tests.push((*value()?).to_owned()),
+                "--workspace" => options.scope = Scope::Workspace,
                 "--cpus" => options.processors = value()?.parse().context("--cpus is no number")?,
                 "--deadline" => {
                     let minutes: u64 = value()?.parse().context("--deadline is no number of minutes")?;
@@ -52,6 +65,9 @@ impl Options {
         }
         if options.kernels.is_empty() {
             options.kernels = Kernel::ALL.to_vec();
+        }
+        if options.tests.is_empty() {
+            options.scope = Scope::Workspace;
         }
         if options.processors == 0 {
             bail!("--cpus 0: a machine has a processor");
@@ -68,6 +84,7 @@ mod tests {
     fn without_arguments_everything_runs_on_every_kernel() {
         let options = Options::parse(&[]).unwrap();
         assert_eq!((options.kernels.as_slice(), options.tests.len()), (&Kernel::ALL[..], 0));
+        assert_eq!(options.scope, Scope::Workspace);
     }
 
     #[test]
@@ -76,7 +93,10 @@ mod tests {
             Options::parse(&["--kernel", "bookworm", "--test", "lab_scenarios", "--", "--exact", "ipvs"])
                 .unwrap();
         assert_eq!(options.kernels, [Kernel::Bookworm]);
-        assert_eq!(options.tests, ["lab_scenarios"]);
+        assert_eq!(
+            (options.tests.as_slice(), options.scope),
+            (&["lab_scenarios".to_owned()][..], Scope::Packages)
+        );
         assert_eq!(options.harness, ["--exact", "ipvs"]);
     }
 

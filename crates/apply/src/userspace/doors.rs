@@ -52,10 +52,8 @@ pub(super) struct Doors {
 pub(super) struct Changed {
     /// Where each is.
     pub(super) at: BTreeMap<Door, SocketAddr>,
-    /// Frontends that got a listener.
+    /// Those that were opened.
     pub(super) opened: Vec<Way>,
-    /// Frontends whose listener serves another one now.
-    pub(super) closed: Vec<Way>,
 }
 
 impl Doors {
@@ -69,33 +67,20 @@ impl Doors {
         &self.shut
     }
 
-    /// Says what the service port will want: everything else of it may be closed.
-    pub(super) fn unwant(&mut self, port: &ServicePortName, ip: IpAddr, wishes: &[Listener]) {
-        let wanted: BTreeSet<Door> = wishes.iter().map(|wish| wish.door).collect();
-        for key in self.of(port) {
-            if key.ip == ip && wanted.contains(&key.door) {
-                self.unwanted.remove(&key);
-            } else {
-                self.unwanted.insert(key);
-            }
-        }
-    }
-
     /// Opens what the service port wants and does not have.
     pub(super) fn want(&mut self, port: &ServicePortName, ip: IpAddr, wishes: Vec<Listener>) -> Changed {
         let mut changed = Changed::default();
         let mut problems = Vec::new();
+        let old: Vec<Key> = self.of(port).collect();
+        self.unwanted.extend(old);
         for wish in wishes {
             let key = Key { port: port.clone(), door: wish.door, ip };
-            let before = self.opened.get(&key).and_then(|open| open.wish.frontend);
+            self.unwanted.remove(&key);
             match self.open(&key, wish.clone()) {
-                Ok(at) => {
+                Ok((at, is_new)) => {
                     changed.at.insert(wish.door, at);
-                    if before != wish.frontend {
-                        let way = |frontend| Way { port: port.clone(), frontend, at };
-                        changed.closed.extend(before.map(way));
-                        changed.opened.extend(wish.frontend.map(way));
-                    }
+                    let frontend = wish.frontend.filter(|_| is_new);
+                    changed.opened.extend(frontend.map(|frontend| Way { port: port.clone(), frontend, at }));
                 }
                 Err(error) => problems.push(describe(&wish, &error)),
             }
@@ -107,8 +92,8 @@ impl Doors {
         changed
     }
 
-    /// Opens it if it is not open yet, and says where it is.
-    fn open(&mut self, key: &Key, wish: Listener) -> Result<SocketAddr, ListenError> {
+    /// Where it is, and whether it is new there.
+    fn open(&mut self, key: &Key, wish: Listener) -> Result<(SocketAddr, bool), ListenError> {
         if let Some(open) = self.opened.get_mut(key) {
             if open.wish.targets != wish.targets
                 || open.wish.serving != wish.serving
@@ -116,8 +101,9 @@ impl Doors {
             {
                 lock(&self.relay).replace(open.id, targets(&wish));
             }
+            let is_new = open.wish.frontend != wish.frontend;
             open.wish = wish;
-            return Ok(open.at);
+            return Ok((open.at, is_new));
         }
         let transport = match key.port.protocol {
             Protocol::Udp => Transport::Udp,
@@ -142,15 +128,15 @@ impl Doors {
         };
         drop(relay);
         self.opened.insert(key.clone(), Opened { id, at, wish });
-        Ok(at)
+        Ok((at, true))
     }
 
-    fn of(&self, port: &ServicePortName) -> Vec<Key> {
+    fn of(&self, port: &ServicePortName) -> impl Iterator<Item = Key> {
         // Keys of one service port stand together.
         let ip = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
         let first = Key { port: port.clone(), door: Door::Cluster, ip };
         let own = self.opened.range(first..).map(|(key, _)| key);
-        own.take_while(|key| key.port == *port).cloned().collect()
+        own.take_while(|key| key.port == *port).cloned().collect::<Vec<_>>().into_iter()
     }
 
     /// Service ports that have a listener.
