@@ -1,8 +1,11 @@
-//! Random Services: the same rules in iptables mode, the same fate of packets in all modes.
+//! Random Services: the same rules in iptables mode, the same fate of packets in all modes. Then some of the objects change, and both are
+//! compared again.
 //!
 //! `SEED` in the environment repeats a run, `COUNT` says how many Services there are (at most 500). A failure names the seed, the Service
 //! with its objects, and the flow.
 
+#[path = "random/changes.rs"]
+pub(crate) mod changes;
 #[path = "random/dice.rs"]
 pub(crate) mod dice;
 #[path = "random/objects.rs"]
@@ -22,12 +25,13 @@ use crate::e2e::programs::{KUBE_PROXY, find_or_skip};
 use crate::peers::{Peers, Plan};
 use crate::probes::{CLIENTS, Probe, of_objects};
 use crate::tally::Tally;
+use changes::Change;
 use dice::Dice;
 use objects::{PODS, ports};
 
-/// How long flows are tried in each mode; with affinity and drops a flow takes longer than without.
-const NFTABLES: Duration = Duration::from_secs(60);
-const IPTABLES: Duration = Duration::from_secs(20);
+/// How long flows are tried in each mode, before and after the change; with affinity and drops a flow takes longer than without.
+const NFTABLES: Duration = Duration::from_secs(25);
+const IPTABLES: Duration = Duration::from_secs(10);
 
 /// Requests at one time.
 const WRITERS: usize = 4;
@@ -43,26 +47,31 @@ fn random() {
     let list = objects::list(seed, count);
     let probes = in_turn(of_objects(&list), &mut Dice::new(seed));
     write(&control_plane.api(), &marked(&list, 1));
-    let flags = [format!("--cluster-cidr={CLUSTER_CIDR}")];
-    let scenario = stage();
+    let (flags, scenario) = ([format!("--cluster-cidr={CLUSTER_CIDR}")], stage());
     let mut tallies = [Variant::Nft, Variant::Legacy, Variant::Nftables].map(Tally::new);
-    for tally in &mut tallies {
-        let plan = Plan {
-            kube_proxy: &kube_proxy,
-            control_plane: &control_plane,
-            variant: tally.variant,
-            flags: &flags,
-            scenario: &scenario,
-        };
-        let result = look(&mut Peers::start(&plan), &probes);
-        let result = result.map_err(|text| format!("{text}{}", objects_of(&list, &probes, &text)));
-        tally.add(&format!("SEED={seed} COUNT={count}"), result);
+    let plan = |variant| Plan {
+        kube_proxy: &kube_proxy,
+        control_plane: &control_plane,
+        variant,
+        flags: &flags,
+        scenario: &scenario,
+    };
+    let mut pairs = tallies.each_ref().map(|tally| Peers::start(&plan(tally.variant)));
+    for (marker, state) in [(1, "as created"), (2, "changed")] {
+        if marker == 2 {
+            alter(&control_plane.api(), &changes::of(&list, &mut Dice::new(seed)));
+        }
+        for (peers, tally) in pairs.iter_mut().zip(&mut tallies) {
+            let result = look(peers, &probes, marker);
+            let result = result.map_err(|text| format!("{text}{}", objects_of(&list, &probes, &text)));
+            tally.add(&format!("SEED={seed} COUNT={count}, {state}"), result);
+        }
     }
     Tally::finish(&tallies);
 }
 
-fn look(peers: &mut Peers, probes: &[Probe]) -> Result<(usize, usize), String> {
-    peers.await_mark(1)?;
+fn look(peers: &mut Peers, probes: &[Probe], marker: u16) -> Result<(usize, usize), String> {
+    peers.await_mark(marker)?;
     let (rules, time) = match peers.variant {
         Variant::Nftables => (0, NFTABLES),
         Variant::Nft => (peers.compare_rules()?, IPTABLES),
@@ -70,6 +79,23 @@ fn look(peers: &mut Peers, probes: &[Probe]) -> Result<(usize, usize), String> {
     };
     let report = peers.compare_packets(probes, Instant::now() + time);
     if report.failures.is_empty() { Ok((rules, report.tried)) } else { Err(report.failures.concat()) }
+}
+
+/// Makes the changes; the second marker takes the place of the first.
+fn alter(api: &Api, changes: &[Change]) {
+    for change in changes {
+        let answer = match change {
+            Change::Patch(path, patch) => api.patch(path, patch),
+            Change::Delete(path) => api.delete(path),
+        };
+        if let Err(refused) = answer {
+            panic!("{change:?}: {refused}");
+        }
+    }
+    for name in ["v4-1", "v6-1"] {
+        api.delete(&format!("/api/v1/namespaces/zz-marker/services/{name}")).unwrap();
+    }
+    write(api, &marked(&json!({ "items": [] }), 2));
 }
 
 /// First one flow of every Service, then the second ones, and so on: however few can be tried, every Service has its share.
