@@ -59,13 +59,13 @@ lab: ## Only the tests with real packets, on every iptables variant (root)
 e2e: ## The agent against a real API server, which is built with Go (root)
 	scripts/install-packages test
 	scripts/build-e2e
-	scripts/count-tests $(CARGO) test --locked -p switchyard --features e2e --no-fail-fast --test e2e_cluster
+	scripts/count-tests $(CARGO) test --locked --workspace --features switchyard/e2e --no-fail-fast --test e2e_cluster
 
 .PHONY: parity
 parity: ## Beside upstream's kube-proxy: rules, packets, pages; SEED=, COUNT= for random Services (root, Go)
 	scripts/install-packages test
 	scripts/build-e2e
-	scripts/count-tests $(CARGO) test --locked -p switchyard --features e2e --no-fail-fast --test e2e_parity
+	scripts/count-tests $(CARGO) test --locked --workspace --features switchyard/e2e --no-fail-fast --test e2e_parity
 
 .PHONY: vm
 vm: ## Tests on Debian's kernels in qemu, IPVS among them (docs/vm.md)

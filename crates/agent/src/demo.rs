@@ -56,6 +56,10 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<()> {
         files: files.display().to_string(),
         metrics: format!("http://{relay}/metrics"),
         logs: scratch.path().display().to_string(),
+        ask: format!(
+            "switchyard explain --from 10.1.1.210 --to 10.96.0.20:80 --admin-socket {}/n1.sock",
+            scratch.path().display()
+        ),
     };
     let outcome = if flags.once {
         once(&mut stage, &look, &notes)

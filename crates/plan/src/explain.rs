@@ -34,6 +34,21 @@ pub enum Manners<'a> {
         /// Where cluster IPs come from.
         service_cidrs: &'a [IpNet],
     },
+    /// As strict, and the process itself dials the endpoints.
+    Relayed {
+        /// Where cluster IPs come from.
+        service_cidrs: &'a [IpNet],
+    },
+}
+
+impl<'a> Manners<'a> {
+    /// Where cluster IPs come from, if that matters.
+    fn service_cidrs(self) -> Option<&'a [IpNet]> {
+        match self {
+            Self::Lenient => None,
+            Self::Strict { service_cidrs } | Self::Relayed { service_cidrs } => Some(service_cidrs),
+        }
+    }
 }
 
 /// Where the question is asked.
@@ -165,8 +180,11 @@ fn follow<'a>(place: Place<'a>, routes: &PortRoutes<'a>, route: &Route, packet: 
 
 fn allowed_sources(place: Place<'_>, port: &ServicePort, route: &Route) -> Vec<IpNet> {
     match (place.manners, route.kind) {
-        (Manners::Strict { .. }, FrontendKind::LoadBalancerIp) => source_ranges(place.book.settings(), port),
-        _ => route.allowed_sources.clone(),
+        (Manners::Lenient, _)
+        | (_, FrontendKind::ClusterIp | FrontendKind::ExternalIp | FrontendKind::NodePort) => {
+            route.allowed_sources.clone()
+        }
+        (_, FrontendKind::LoadBalancerIp) => source_ranges(place.book.settings(), port),
     }
 }
 
@@ -195,17 +213,15 @@ fn losers(book: &Book, winner: &ServicePort, frontend: &Frontend) -> Vec<PortKey
 
 /// A packet that hits no frontend. The mode may still refuse it.
 fn stray<'a>(place: Place<'a>, packet: &Packet) -> Explanation<'a> {
-    let (answer, reason) = match place.manners {
-        Manners::Lenient => (Answer::Untouched, near_miss(place, packet)),
-        Manners::Strict { service_cidrs } => {
-            let owners = owners_of_cluster_ip(place.book, packet.destination);
-            let range = service_cidrs.iter().find(|range| range.contains(&packet.destination));
-            match range {
-                _ if !owners.is_empty() => (Answer::Reject, Reason::NoSuchPort(owners)),
-                Some(range) => (Answer::Drop, Reason::Unallocated(*range)),
-                None => (Answer::Untouched, near_miss(place, packet)),
-            }
-        }
+    let unallocated =
+        |ranges: &[IpNet]| ranges.iter().find(|range| range.contains(&packet.destination)).copied();
+    let (answer, reason) = match place.manners.service_cidrs() {
+        None => (Answer::Untouched, near_miss(place, packet)),
+        Some(ranges) => match (owners_of_cluster_ip(place.book, packet.destination), unallocated(ranges)) {
+            (owners, _) if !owners.is_empty() => (Answer::Reject, Reason::NoSuchPort(owners)),
+            (_, Some(range)) => (Answer::Drop, Reason::Unallocated(range)),
+            (_, None) => (Answer::Untouched, near_miss(place, packet)),
+        },
     };
     Explanation { answer, reason, hit: None }
 }

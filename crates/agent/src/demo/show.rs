@@ -33,16 +33,18 @@ pub(super) struct Notes {
     pub(super) files: String,
     pub(super) metrics: String,
     pub(super) logs: String,
+    pub(super) ask: String,
 }
 
 /// Lines below the table.
 pub(super) fn notes(notes: &Notes, look: &Look) -> String {
     let line = |name: &str, value: &str| format!("  {} {value}\n", look.paint("1", &format!("{name:<8}")));
     format!(
-        "\n{}{}{}\n",
+        "\n{}{}{}{}\n",
         line("files", &notes.files),
         line("metrics", &notes.metrics),
-        line("logs", &notes.logs)
+        line("logs", &notes.logs),
+        line("ask", &notes.ask)
     )
 }
 

@@ -171,6 +171,8 @@ fn start_proxy(
         .args(["--proxy-mode", flags.mode.as_str(), "--iptables-backend", backend])
         // The limit of connections belongs to the machine, not to the demo.
         .args(["--iptables-min-sync-period", "0s", "--conntrack-max-per-core", "0"])
+        .arg("--admin-socket")
+        .arg(scratch.join(format!("{}.sock", node.name())))
         .env("XTABLES_LOCKFILE", scratch.join(format!("{}.lock", node.name())));
     Ok(lab.node(node).start(&mut command, &scratch.join(format!("{}.log", node.name())))?)
 }

@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Flags of every run, without its source.
-    pub(crate) fn flags(&self) -> [String; 5] {
+    pub(crate) fn flags(&self) -> [String; 6] {
         flags(self.variant)
     }
 
@@ -300,7 +300,7 @@ impl World {
     }
 }
 
-fn flags(variant: Variant) -> [String; 5] {
+fn flags(variant: Variant) -> [String; 6] {
     [
         "--hostname-override=n1".to_owned(),
         variant.flag(),
@@ -308,6 +308,8 @@ fn flags(variant: Variant) -> [String; 5] {
         "--iptables-min-sync-period=0s".to_owned(),
         // The limit belongs to the machine, not to the lab.
         "--conntrack-max-per-core=0".to_owned(),
+        // Its usual place belongs to the machine, too.
+        "--admin-socket=".to_owned(),
     ]
 }
 

@@ -90,6 +90,11 @@ impl NftMode {
     pub fn port(&self) -> u32 {
         self.writer.port()
     }
+
+    /// Where cluster IPs come from, as few ranges as possible.
+    pub(crate) fn service_cidrs(&self) -> &[IpNet] {
+        &self.planner.config().service_cidrs
+    }
 }
 
 impl crate::Mode for NftMode {
@@ -130,7 +135,7 @@ impl crate::Mode for NftMode {
     }
 
     fn manners(&self) -> Manners<'_> {
-        Manners::Strict { service_cidrs: &self.planner.config().service_cidrs }
+        Manners::Strict { service_cidrs: self.service_cidrs() }
     }
 
     fn distrust(&mut self) {

@@ -19,6 +19,7 @@ use std::time::Instant;
 use ipnet::IpNet;
 use switchyard_model::{Family, ServicePort, ServicePortName};
 use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::settings::Settings;
 use switchyard_plan::userspace::{behind_rules, is_relayed, on_loopback, stand_in};
@@ -142,6 +143,14 @@ impl Mode for UserspaceMode {
             Way::Rules { nft, .. } => Some(nft.book()),
             Way::Loopback { .. } => None,
         }
+    }
+
+    fn manners(&self) -> Manners<'_> {
+        let service_cidrs = match &self.way {
+            Way::Rules { nft, .. } => nft.service_cidrs(),
+            Way::Loopback { .. } => &[],
+        };
+        Manners::Relayed { service_cidrs }
     }
 
     fn counts(&self) -> RuleCounts {

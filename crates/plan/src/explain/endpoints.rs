@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use switchyard_model::{Endpoint, ServicePort, TrafficPolicy};
 
-use super::{Place, policy};
+use super::{Manners, Place, policy};
 use crate::choice::{Topology, topology};
 use crate::route::{Branch, Client, FrontendKind, Masquerade, Pool, PortRoutes, Verdict};
 use crate::settings::{LocalDetector, MasqueradeClusterIp, Settings};
@@ -76,6 +76,8 @@ pub enum Source {
     ReplacedForWayBack,
     /// The node's: the client is the endpoint itself.
     ReplacedForHairpin,
+    /// The node's: the process itself dials the endpoint.
+    ReplacedByRelay,
 }
 
 impl Source {
@@ -88,7 +90,8 @@ impl Source {
             Self::ReplacedForAll
             | Self::ReplacedForOutsider
             | Self::ReplacedForWayBack
-            | Self::ReplacedForHairpin => Seen::Node,
+            | Self::ReplacedForHairpin
+            | Self::ReplacedByRelay => Seen::Node,
         }
     }
 }
@@ -148,6 +151,9 @@ fn source(
     endpoint: &Endpoint,
     packet: &Packet,
 ) -> Source {
+    if matches!(place.manners, Manners::Relayed { .. }) {
+        return Source::ReplacedByRelay;
+    }
     let settings = place.book.settings();
     let is_outsider = !is_local_pod(settings, packet);
     let replaced = match branch.masquerade {

@@ -81,6 +81,7 @@ impl Display for Source {
             Self::ReplacedForAll => "replaced by the node's: all traffic is masqueraded",
             Self::ReplacedForOutsider => "replaced by the node's: the client is not a pod of this node",
             Self::ReplacedForWayBack => "replaced by the node's: the answer must come back through this node",
+            Self::ReplacedByRelay => "the node's: the proxy itself dials the endpoint",
             Self::ReplacedForHairpin => "replaced by the node's: the client is the endpoint itself",
         })
     }
