@@ -97,7 +97,7 @@ fn run_all(variant: Variant, configured: Configured) {
     let picked = std::env::var("SCENARIO").unwrap_or_default();
     all.retain(|scenario| scenario.name.contains(&picked));
     if variant == Variant::Userspace {
-        all = all.into_iter().map(through_a_relay).collect();
+        all = all.into_iter().map(|scenario| through_a_relay(scenario, variant.mode())).collect();
     }
     let (next, report) = (AtomicUsize::new(0), Mutex::new(Report::default()));
     std::thread::scope(|scope| {

@@ -12,6 +12,8 @@ pub mod mode;
 
 mod address;
 mod doors;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

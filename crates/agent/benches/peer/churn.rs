@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use switchyard_lab::{Dial, Host};
 
 use crate::changes;
@@ -50,7 +51,7 @@ pub(crate) fn measure(stage: &mut Stage<'_>, services: u32, deadline: Duration) 
             let written = writing.join().unwrap()?;
             churn.seconds = begin.elapsed().as_secs_f64();
             churn.rate = f64::from(written) / churn.seconds;
-            let (_, settled) = changes::replace(stage, &mut objects.special.line(), 0, deadline)?;
+            let (_, settled) = changes::replace(stage, &mut objects.special.line(), deadline)?;
             churn.settled = Some(settled);
             Ok(())
         });
@@ -65,7 +66,8 @@ pub(crate) fn measure(stage: &mut Stage<'_>, services: u32, deadline: Duration) 
 
 /// Replaces all endpoints of one Service after the other, at a steady rate; how many.
 fn write(objects: &Objects, services: u32) -> anyhow::Result<u32> {
-    let (begin, mut line, mut written) = (Instant::now(), objects.crowd.line(), 0);
+    let (begin, mut line) = (Instant::now(), objects.crowd.line());
+    let (mut written, mut revision) = (0, 0);
     let numbers = (0..services).filter(|n| !objects.is_alive(*n)).collect::<Vec<_>>();
     for (count, n) in (0_u32..).zip(numbers.iter().cycle()) {
         let due = begin + Duration::from_secs(1) / RATE * count;
@@ -73,10 +75,9 @@ fn write(objects: &Objects, services: u32) -> anyhow::Result<u32> {
         if begin.elapsed() >= TIME {
             break;
         }
-        // The first pass over all Services has other addresses, the second the old ones.
-        let pass = count / u32::try_from(numbers.len().max(1))? + 1;
-        objects.crowd.roll(&mut line, *n, &objects.endpoints(*n, pass))?;
-        written += 1;
+        let now = objects.crowd.roll(&mut line, *n, &objects.other_endpoints(*n))?;
+        ensure!(now > revision, "a slice was written that was there already: no proxy hears of it");
+        (written, revision) = (written + 1, now);
     }
     Ok(written)
 }
@@ -90,7 +91,8 @@ fn roll_pods(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     let address = |n: usize| ROLLING.get(ring(n)).copied().map(pod).unwrap_or_default();
     let index = |n: usize| PODS.len() + ring(n);
     let mut step = 0;
-    while begin.elapsed() < TIME {
+    // Over before the writes are: what follows the last of them must be the mark of the end.
+    while begin.elapsed() + ROLL_EVERY < TIME {
         stage.serve(index(step + 1), true)?;
         special.roll(&mut line, ROLLED, &[address(step), address(step + 1)])?;
         std::thread::sleep(ROLL_EVERY / 2);

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -47,6 +49,10 @@ pub(crate) struct Objects {
     /// Beside the Services that are counted.
     pub(crate) special: Crowd,
     alive: BTreeSet<u32>,
+    /// Services whose endpoints are not those of the first generation, but of the second.
+    second: Mutex<BTreeSet<u32>>,
+    /// Which of [`PODS`] is the endpoint of [`SWITCHED`].
+    switched: AtomicUsize,
 }
 
 impl Cluster {
@@ -60,7 +66,12 @@ impl Cluster {
         let first = |n| vec![pod(if n == SWITCHED { PODS[0] } else { ROLLING[0] })];
         special.create(SWITCHED..ROLLED + 1, first).unwrap();
         let alive = sizes.iter().flat_map(|size| alive_of(*size)).collect();
-        Some(Self { control_plane, objects: Objects { crowd, special, alive }, services: 0 })
+        let (second, switched) = Default::default();
+        Some(Self {
+            control_plane,
+            objects: Objects { crowd, special, alive, second, switched },
+            services: 0,
+        })
     }
 
     /// Adds Services until there are this many.
@@ -69,7 +80,7 @@ impl Cluster {
             let (begin, more) = (Instant::now(), services - self.services);
             progress.tell(&format!("creating {more} Services with their slices"));
             let objects = &self.objects;
-            objects.crowd.create(self.services..services, |n| objects.endpoints(n, 0))?;
+            objects.crowd.create(self.services..services, |n| objects.endpoints(n, Generation::First))?;
             let rate = f64::from(more * 2) / begin.elapsed().as_secs_f64();
             progress.tell(&format!("created, {rate:.0} objects a second"));
             self.services = services;
@@ -79,17 +90,32 @@ impl Cluster {
 }
 
 impl Objects {
-    /// The endpoints of a Service. Those of another generation have other addresses, unless they are alive.
-    pub(crate) fn endpoints(&self, n: u32, generation: u32) -> Vec<String> {
+    /// The endpoints of a Service. Those of the other generation have other addresses, unless they are alive.
+    fn endpoints(&self, n: u32, generation: Generation) -> Vec<String> {
         if self.is_alive(n) {
             return PODS.map(pod).to_vec();
         }
         let address = |endpoint: u32| {
-            let number = (generation % 2) * Crowd::MOST * ENDPOINTS + n * ENDPOINTS + endpoint;
-            let [_, high, middle, low] = number.to_be_bytes();
+            let before = if generation == Generation::First { 0 } else { Crowd::MOST * ENDPOINTS };
+            let [_, high, middle, low] = (before + n * ENDPOINTS + endpoint).to_be_bytes();
             format!("10.{}.{middle}.{low}", 128 + high)
         };
         (0..ENDPOINTS).map(address).collect()
+    }
+
+    /// Endpoints of a Service that it does not have now, whichever proxy the last ones were written for.
+    pub(crate) fn other_endpoints(&self, n: u32) -> Vec<String> {
+        let mut second = self.second.lock().unwrap();
+        let generation = if second.remove(&n) { Generation::First } else { Generation::Second };
+        if generation == Generation::Second {
+            second.insert(n);
+        }
+        self.endpoints(n, generation)
+    }
+
+    /// Which of [`PODS`] is not the endpoint of [`SWITCHED`], and is from now on.
+    pub(crate) fn switch(&self) -> usize {
+        1 - self.switched.fetch_xor(1, Ordering::Relaxed)
     }
 
     /// True if its endpoints are pods.
@@ -106,6 +132,13 @@ impl Objects {
 /// What clients of a Service dial.
 pub(crate) fn at(crowd: &Crowd, n: u32) -> SocketAddr {
     SocketAddr::new(crowd.cluster_ip(n).parse().unwrap(), 80)
+}
+
+/// Which endpoints a Service has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Generation {
+    First,
+    Second,
 }
 
 /// First, last, and some between.

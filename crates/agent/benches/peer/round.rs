@@ -25,8 +25,12 @@ pub(crate) fn run(
     progress.tell("first sync");
     if first_sync(&mut stage, cell, deadline, &mut round)? {
         progress.tell("one endpoint replaced, again and again");
-        round.changes = Some(changes::measure(&mut stage, deadline)?);
+        let changes = round.changes.insert(changes::measure(&mut stage, deadline)?);
+        let is_behind = changes.not_after.is_some();
         round.memory_after_changes = Some(stage.memory()?);
+        if is_behind {
+            return Ok(round);
+        }
         progress.tell("many slices changed");
         round.churn = Some(churn::measure(&mut stage, cell.services, deadline)?);
         round.memory_after_churn = Some(stage.memory()?);

@@ -28,11 +28,11 @@ pub(crate) fn without_meaning() -> anyhow::Result<BTreeMap<String, String>> {
     Ok(rows)
 }
 
-/// Expectations of nftables mode, whose rules lead to the relay. But endpoints always see the node, because the relay dials them, and
-/// node ports answer on every address of the node: that is nftables mode's default only.
-pub(crate) fn through_a_relay(mut scenario: Scenario) -> Scenario {
+/// Expectations of a mode, nftables where its rules lead to the relay. But endpoints always see the node, because the relay dials them,
+/// and node ports answer on every address of the node: that they do not is nftables mode's own default.
+pub(crate) fn through_a_relay(mut scenario: Scenario, mode: Mode) -> Scenario {
     for flow in scenario.steps.iter_mut().flat_map(|step| &mut step.flows) {
-        let mode = if flow.to == Symbol::Gateway { Mode::Iptables } else { Mode::Nftables };
+        let mode = if flow.to == Symbol::Gateway { Mode::Iptables } else { mode };
         let mut expected = flow.expected_in(mode).clone();
         if let Expected::Pods(pods) | Expected::Sticky(pods) = &mut expected {
             pods.values_mut().for_each(|seen| *seen = Seen::Node);

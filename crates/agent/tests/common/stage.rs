@@ -63,6 +63,11 @@ impl Stage {
         Ok(Self { lab, pods, _echoes: echoes })
     }
 
+    /// The lab.
+    pub(crate) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
     /// The host that a symbol stands for.
     pub(crate) fn host(&self, symbol: Symbol) -> anyhow::Result<&Host> {
         match symbol {
@@ -75,8 +80,14 @@ impl Stage {
 
     /// Tries a flow; the error says what came instead of what was expected.
     pub(crate) fn check(&self, flow: &Flow, mode: Mode, family: Family) -> anyhow::Result<()> {
-        let call = Call::new(self, flow, family)?;
-        match flow.expected_in(mode) {
+        let ip = flow.to.ip(family).with_context(|| format!("{} has no address", flow.to))?;
+        self.check_at(flow, SocketAddr::new(ip, flow.port), flow.expected_in(mode))
+    }
+
+    /// Tries a flow that dials another address than it says.
+    pub(crate) fn check_at(&self, flow: &Flow, to: SocketAddr, expected: &Expected) -> anyhow::Result<()> {
+        let call = Call::new(self, flow, to)?;
+        match expected {
             Expected::Pods(pods) => call.expect_all(pods),
             Expected::Sticky(pods) => call.expect_one(pods),
             Expected::Reject => call.expect_refusal(),
@@ -145,12 +156,11 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(stage: &'a Stage, flow: &Flow, family: Family) -> anyhow::Result<Self> {
-        let ip = flow.to.ip(family).with_context(|| format!("{} has no address", flow.to))?;
+    fn new(stage: &'a Stage, flow: &Flow, to: SocketAddr) -> anyhow::Result<Self> {
         Ok(Self {
             from: stage.host(flow.from)?,
-            family: wire_family(family),
-            to: SocketAddr::new(ip, flow.port),
+            family: wire_family(Family::of(to.ip())),
+            to,
             transport: match flow.protocol {
                 Protocol::Tcp => Transport::Tcp,
                 Protocol::Udp => Transport::Udp,

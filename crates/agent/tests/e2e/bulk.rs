@@ -189,9 +189,12 @@ impl Crowd {
         })
     }
 
-    /// Replaces the endpoints of one Service.
-    pub(crate) fn roll(&self, line: &mut Line, n: u32, endpoints: &[String]) -> Result<(), Refused> {
-        line.send(&Request::replace(&self.slices(), self.slice(n, endpoints))).map(drop)
+    /// Replaces the endpoints of one Service. The revision of the slice then: a write that changes nothing leaves the old one.
+    pub(crate) fn roll(&self, line: &mut Line, n: u32, endpoints: &[String]) -> Result<u64, Refused> {
+        let answer = line.send(&Request::replace(&self.slices(), self.slice(n, endpoints)))?;
+        let slice: Value = serde_json::from_slice(&answer).unwrap();
+        let revision = slice.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        Ok(revision.and_then(|revision| revision.parse().ok()).unwrap())
     }
 
     /// Deletes Services and slices.

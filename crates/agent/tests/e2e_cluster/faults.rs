@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::looking::eventually;
+use switchyard_lab::Transport::Tcp;
+use switchyard_model::Family;
+
+use crate::common::looking::{eventually, within};
 use crate::common::traffic::while_connecting;
 use crate::common::variant::Variant;
 use crate::e2e::gateway::Fault;
@@ -73,4 +76,28 @@ fn slow_answers_are_waited_for() {
         is_caught_up(&cluster, 0);
     });
     assert!(!cluster.world.log().contains("API server: no answer"), "{}", cluster.world.log());
+}
+
+/// How long a dead watch may look alive, and some more.
+const DEAD: Duration = Duration::from_secs(90 + 30);
+
+/// Nothing comes, and no connection ends: a firewall in between forgot them, or a machine vanished.
+#[test]
+fn dead_connections_are_noticed() {
+    let Some(cluster) = OnCluster::with_web(Variant::Nftables) else { return };
+    while_connecting(&cluster.world, || {
+        // Those that are new say nothing from the beginning.
+        cluster.gateway.spoil(Fault::Mute);
+        cluster.world.wait_for_log("API server: no answer in time");
+        is_caught_up(&cluster, 0);
+        // Those that worked stop.
+        let before = cluster.gateway.came();
+        cluster.gateway.freeze();
+        cluster.write("remove endpoint web n1.1:8080\nendpoint web n2.1:8080");
+        let answers = || cluster.world.ask("n1.9", Tcp, "cluster.1:80", Family::V4).name() == Some("pod-2-1");
+        assert!(within(DEAD, answers), "the watch is dead and nobody noticed");
+        assert!(cluster.gateway.came() > before, "no connection was dead");
+    });
+    cluster.write("service new cluster.2:80/tcp\nendpoint new n2.1:8080");
+    cluster.expect("cluster.2:80", &["n2.1"]);
 }

@@ -52,8 +52,10 @@ pub(super) struct Doors {
 pub(super) struct Changed {
     /// Where each is.
     pub(super) at: BTreeMap<Door, SocketAddr>,
-    /// Those that were opened.
+    /// Frontends that got a listener.
     pub(super) opened: Vec<Way>,
+    /// Frontends whose listener serves another one now.
+    pub(super) closed: Vec<Way>,
 }
 
 impl Doors {
@@ -67,20 +69,33 @@ impl Doors {
         &self.shut
     }
 
+    /// Says what the service port will want: everything else of it may be closed.
+    pub(super) fn unwant(&mut self, port: &ServicePortName, ip: IpAddr, wishes: &[Listener]) {
+        let wanted: BTreeSet<Door> = wishes.iter().map(|wish| wish.door).collect();
+        for key in self.of(port) {
+            if key.ip == ip && wanted.contains(&key.door) {
+                self.unwanted.remove(&key);
+            } else {
+                self.unwanted.insert(key);
+            }
+        }
+    }
+
     /// Opens what the service port wants and does not have.
     pub(super) fn want(&mut self, port: &ServicePortName, ip: IpAddr, wishes: Vec<Listener>) -> Changed {
         let mut changed = Changed::default();
         let mut problems = Vec::new();
-        let old: Vec<Key> = self.of(port).collect();
-        self.unwanted.extend(old);
         for wish in wishes {
             let key = Key { port: port.clone(), door: wish.door, ip };
-            self.unwanted.remove(&key);
+            let before = self.opened.get(&key).and_then(|open| open.wish.frontend);
             match self.open(&key, wish.clone()) {
-                Ok((at, is_new)) => {
+                Ok(at) => {
                     changed.at.insert(wish.door, at);
-                    let frontend = wish.frontend.filter(|_| is_new);
-                    changed.opened.extend(frontend.map(|frontend| Way { port: port.clone(), frontend, at }));
+                    if before != wish.frontend {
+                        let way = |frontend| Way { port: port.clone(), frontend, at };
+                        changed.closed.extend(before.map(way));
+                        changed.opened.extend(wish.frontend.map(way));
+                    }
                 }
                 Err(error) => problems.push(describe(&wish, &error)),
             }
@@ -92,8 +107,8 @@ impl Doors {
         changed
     }
 
-    /// Where it is, and whether it is new there.
-    fn open(&mut self, key: &Key, wish: Listener) -> Result<(SocketAddr, bool), ListenError> {
+    /// Opens it if it is not open yet, and says where it is.
+    fn open(&mut self, key: &Key, wish: Listener) -> Result<SocketAddr, ListenError> {
         if let Some(open) = self.opened.get_mut(key) {
             if open.wish.targets != wish.targets
                 || open.wish.serving != wish.serving
@@ -101,9 +116,8 @@ impl Doors {
             {
                 lock(&self.relay).replace(open.id, targets(&wish));
             }
-            let is_new = open.wish.frontend != wish.frontend;
             open.wish = wish;
-            return Ok((open.at, is_new));
+            return Ok(open.at);
         }
         let transport = match key.port.protocol {
             Protocol::Udp => Transport::Udp,
@@ -128,15 +142,15 @@ impl Doors {
         };
         drop(relay);
         self.opened.insert(key.clone(), Opened { id, at, wish });
-        Ok((at, true))
+        Ok(at)
     }
 
-    fn of(&self, port: &ServicePortName) -> impl Iterator<Item = Key> {
+    fn of(&self, port: &ServicePortName) -> Vec<Key> {
         // Keys of one service port stand together.
         let ip = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
         let first = Key { port: port.clone(), door: Door::Cluster, ip };
         let own = self.opened.range(first..).map(|(key, _)| key);
-        own.take_while(|key| key.port == *port).cloned().collect::<Vec<_>>().into_iter()
+        own.take_while(|key| key.port == *port).cloned().collect()
     }
 
     /// Service ports that have a listener.

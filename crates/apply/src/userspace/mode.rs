@@ -22,7 +22,7 @@ use switchyard_plan::book::{Book, PortChanges, Replaced};
 use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::settings::Settings;
-use switchyard_plan::userspace::{behind_rules, is_relayed, on_loopback, stand_in};
+use switchyard_plan::userspace::{Listener, behind_rules, is_relayed, on_loopback, stand_in};
 use switchyard_relay::Origin;
 
 use super::doors::{Changed, Doors};
@@ -79,21 +79,41 @@ impl UserspaceMode {
 
     /// Opens what the service ports want. The answer is what rules have to know.
     fn open(&mut self, names: &BTreeSet<ServicePortName>) -> PortChanges {
-        names.iter().map(|name| (name.clone(), self.open_port(name).map(Arc::new))).collect()
+        let wished: Vec<_> = names.iter().map(|name| (name, self.wishes(name))).collect();
+        for (name, (ip, wishes)) in &wished {
+            self.doors.unwant(name, *ip, wishes);
+        }
+        if matches!(self.way, Way::Loopback { .. }) {
+            // Nothing leads there, and somebody else may want the port.
+            self.close();
+        }
+        let opened = wished
+            .into_iter()
+            .map(|(name, (ip, wishes))| (name.clone(), self.open_port(name, ip, wishes).map(Arc::new)));
+        opened.collect()
     }
 
-    fn open_port(&mut self, name: &ServicePortName) -> Option<ServicePort> {
-        let port = self.book.ports().get(name).cloned();
-        let routes = port.as_ref().map(|port| self.book.routes(port));
+    /// The listeners that a service port should have, and where.
+    fn wishes(&self, name: &ServicePortName) -> (IpAddr, Vec<Listener>) {
         let settings = self.book.settings();
-        let (ip, wishes) = match (&self.way, &routes) {
-            (Way::Rules { ip, .. }, Some(routes)) => (*ip, behind_rules(routes)),
+        let routes = self.book.ports().get(name).map(|port| self.book.routes(port));
+        match (&self.way, routes) {
+            (Way::Rules { ip, .. }, Some(routes)) => (*ip, behind_rules(&routes)),
             (Way::Loopback { .. }, Some(routes)) => {
-                (loopback(settings.family), on_loopback(settings, routes))
+                (loopback(settings.family), on_loopback(settings, &routes))
             }
             (_, None) => (loopback(settings.family), Vec::new()),
-        };
-        let Changed { at, opened } = self.doors.want(name, ip, wishes);
+        }
+    }
+
+    fn open_port(
+        &mut self,
+        name: &ServicePortName,
+        ip: IpAddr,
+        wishes: Vec<Listener>,
+    ) -> Option<ServicePort> {
+        let Changed { at, opened, closed } = self.doors.want(name, ip, wishes);
+        let port = self.book.ports().get(name).cloned();
         self.set_aside.remove(name);
         let cause = self.doors.shut().get(name).cloned();
         let is_strange = port.is_some() && !is_relayed(name.protocol);
@@ -101,9 +121,11 @@ impl UserspaceMode {
             cause.or_else(|| is_strange.then(|| "SCTP cannot be relayed; use another mode".to_owned()));
         self.set_aside.extend(cause.map(|cause| (name.clone(), cause)));
         if let Way::Loopback { announce } = &self.way {
+            closed.into_iter().for_each(|way| announce(News::Closed(way)));
             opened.into_iter().for_each(|way| announce(News::Opened(way)));
         }
-        routes.map(|routes| stand_in(settings, &routes, |door| at.get(&door).copied()))
+        let routes = self.book.routes(port.as_deref()?);
+        Some(stand_in(self.book.settings(), &routes, |door| at.get(&door).copied()))
     }
 
     fn close(&mut self) {
@@ -193,7 +215,8 @@ impl Mode for UserspaceMode {
             Way::Rules { nft, .. } => nft.needs_full_sync(now),
             Way::Loopback { .. } => false,
         };
-        of_rules || self.settled == Settled::No
+        // What could not be opened is tried whenever there is a chance.
+        of_rules || self.settled == Settled::No || !self.doors.shut().is_empty()
     }
 
     fn sync(&mut self, now: Instant, changes: PortChanges, progress: &mut dyn FnMut(Progress)) -> Report {
