@@ -75,6 +75,7 @@ vm: ## Tests on Debian's kernels in qemu, IPVS among them (docs/vm.md)
 .PHONY: bench
 bench: ## Goals: nftables mode beside the kernel alone, iptables mode, memory (root)
 	scripts/install-packages test
+	$(if $(filter relay,$(ARGS)),scripts/install-packages relay)
 	$(CARGO) run --release --locked -p xtask -- bench $(ARGS)
 
 .PHONY: bench-peer

@@ -14,6 +14,7 @@ mod nftables;
 mod plan;
 mod plot;
 mod progress;
+mod relay;
 mod report;
 mod running;
 
@@ -29,7 +30,7 @@ use report::{Report, Section};
 
 /// How `bench` is called, after its name.
 pub(crate) const USAGE: &str =
-    "bench [plan] [agent] [sync] [nftables] [--quick] [--agent PROGRAM] [--out DIR]";
+    "bench [plan] [agent] [sync] [nftables] [relay] [--quick] [--agent PROGRAM] [--out DIR]";
 
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ enum Part {
     Sync,
     /// nftables mode beside the kernel's own limit, and its agent. Needs root.
     Nftables,
+    /// Userspace mode beside other relays, which must be installed: only if it is asked for. Needs root.
+    Relay,
 }
 
 /// How large everything is.
@@ -168,6 +171,7 @@ fn measure(part: Part, sizes: Sizes, agent: &Path, progress: &mut Progress) -> R
         Part::Agent => agent::measure(sizes, agent, progress),
         Part::Sync => first_sync::measure(sizes, progress),
         Part::Nftables => nftables::measure(sizes, agent, progress),
+        Part::Relay => relay::measure(sizes, agent, progress),
     }
 }
 
@@ -181,6 +185,7 @@ impl Wish {
                 "agent" => wish.parts.push(Part::Agent),
                 "sync" => wish.parts.push(Part::Sync),
                 "nftables" => wish.parts.push(Part::Nftables),
+                "relay" => wish.parts.push(Part::Relay),
                 "--quick" => wish.sizes = QUICK,
                 "--agent" => wish.agent = Some(PathBuf::from(rest.next().context(USAGE)?)),
                 "--out" => wish.out = Some(PathBuf::from(rest.next().context(USAGE)?)),
@@ -200,7 +205,7 @@ impl Wish {
 impl Part {
     /// Whether the real agent runs.
     fn has_agent(self) -> bool {
-        matches!(self, Self::Agent | Self::Nftables)
+        matches!(self, Self::Agent | Self::Nftables | Self::Relay)
     }
 }
 
@@ -210,6 +215,7 @@ fn steps(part: Part, sizes: Sizes) -> usize {
         Part::Agent => agent::STEPS,
         Part::Sync => first_sync::steps(sizes),
         Part::Nftables => nftables::steps(sizes),
+        Part::Relay => relay::STEPS,
     }
 }
 

@@ -7,6 +7,7 @@
 //!   too many flows: then those go that were not used for longest.
 //! - A datagram that cannot be passed on at once is lost, as on any network. Nothing waits in here.
 
+mod batch;
 mod flow;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::backends::{Backends, Targets};
@@ -143,8 +145,13 @@ pub(crate) async fn serve(switch: Arc<Switch>) {
             switch.pass(from, buffer.get(..count).unwrap_or_default());
             io::Result::Ok(())
         });
+        // Where one was, others may wait.
+        let received = received.and_then(|()| {
+            let all = || batch::receive(&switch.socket, |from, datagram| switch.pass(from, datagram));
+            switch.socket.try_io(Interest::READABLE, all)
+        });
         match received {
-            Ok(()) => {}
+            Ok(_) => {}
             // An answer that did not reach some client is reported here, too.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) => {}

@@ -145,3 +145,32 @@ fn long_datagrams_pass_whole() {
     let count = target.recv(&mut heard).unwrap();
     assert!(heard[..count] == datagram[..]);
 }
+
+#[test]
+fn many_datagrams_at_once_pass_each_by_itself() {
+    let target = UdpSocket::bind(ANYWHERE).unwrap();
+    target.set_read_timeout(Some(PATIENCE)).unwrap();
+    let stand = Stand::new(Transport::Udp, &[target.local_addr().unwrap()]);
+    let client = client(&stand);
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut buffer = [0; 2048];
+    // More than one call takes, and few enough for any socket to hold.
+    let burst: Vec<Vec<u8>> = (1..=40_u8).map(|number| vec![number; usize::from(number)]).collect();
+    for datagram in &burst {
+        client.send(datagram).unwrap();
+    }
+    let mut relay = None;
+    for datagram in &burst {
+        let (count, from) = target.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..count], datagram.as_slice());
+        assert_eq!(*relay.get_or_insert(from), from, "one flow");
+    }
+    for datagram in &burst {
+        target.send_to(datagram, relay.unwrap()).unwrap();
+    }
+    for datagram in &burst {
+        let count = client.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..count], datagram.as_slice());
+    }
+    assert_eq!(stand.counts().lost_datagrams, 0);
+}

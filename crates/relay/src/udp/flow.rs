@@ -7,10 +7,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
-use super::{SCRATCH, Switch};
+use super::{SCRATCH, Switch, batch};
 use crate::descriptors::Permit;
 use crate::relay::Shared;
 
@@ -133,19 +134,29 @@ impl Answers {
         }
     }
 
-    /// Passes one answer on. An error ends the flow.
+    /// Passes answers on. An error ends the flow.
     fn pass(&self) -> io::Result<()> {
         let Some(switch) = self.switch.upgrade() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let passed = self.pass_one(&switch).and_then(|()| {
+            // Where one was, others may wait.
+            let all = || batch::pass_on(&self.socket, &switch.socket, self.client);
+            let (_, lost) = self.socket.try_io(Interest::READABLE, all)?;
+            (0..lost).for_each(|_| switch.shared.tallies.lost_datagrams.add());
+            Ok(())
+        });
+        match passed {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                // Its client need not stay with a target that refuses.
+                switch.backends.missed(self.client.ip());
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn pass_one(&self, switch: &Switch) -> io::Result<()> {
         SCRATCH.with_borrow_mut(|buffer| {
-            let count = match self.socket.try_recv(buffer) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => {
-                    // Its client need not stay with a target that refuses.
-                    switch.backends.missed(self.client.ip());
-                    return Err(error);
-                }
-            };
+            let count = self.socket.try_recv(buffer)?;
             self.pulse.beat();
             let answer = buffer.get(..count).unwrap_or_default();
             if SockRef::from(&switch.socket).send_to(answer, &self.client.into()).is_err() {
