@@ -70,7 +70,9 @@ impl Target {
         let echo = Arc::new(echo);
         for _ in 0..DIALLERS {
             let echo = echo.clone();
-            thread::spawn(move || echo.incoming().map_while(Result::ok).for_each(|stream| drop(answer(stream))));
+            thread::spawn(move || {
+                echo.incoming().map_while(Result::ok).for_each(|stream| drop(answer(stream)))
+            });
         }
         Ok(Self { sink: addresses.0, echo: addresses.1, silent: addresses.2, read, _queue: silent })
     }

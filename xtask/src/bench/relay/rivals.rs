@@ -17,8 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Ports of the rivals; ours are told in the log.
 const PORTS: [u16; 3] = [15_001, 15_002, 15_003];
 /// Idle connections; socat makes a process for each.
-const IDLE: [(Rival, usize); 3] =
-    [(Rival::Switchyard, 5_000), (Rival::Haproxy, 5_000), (Rival::Socat, 200)];
+const IDLE: [(Rival, usize); 3] = [(Rival::Switchyard, 5_000), (Rival::Haproxy, 5_000), (Rival::Socat, 200)];
 
 /// A way from clients to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +88,9 @@ impl Running {
         target: &Target,
         is_full: bool,
     ) -> Result<Option<(usize, f64)>> {
-        let Some((_, most)) = IDLE.into_iter().find(|(rival, _)| *rival == self.rival) else { return Ok(None) };
+        let Some((_, most)) = IDLE.into_iter().find(|(rival, _)| *rival == self.rival) else {
+            return Ok(None);
+        };
         let count = if is_full { most } else { most / 20 };
         let before = self.memory()?;
         let silent = self.silent;
@@ -113,7 +114,8 @@ impl Running {
             // A child that ended meanwhile has none.
             let Ok(text) = fs::read_to_string(&path) else { continue };
             let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-            let kib: f64 = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok()).context(path)?;
+            let kib: f64 =
+                line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok()).context(path)?;
             sum += kib * 1024.0;
             all.extend(children(id));
         }
@@ -124,7 +126,9 @@ impl Running {
 fn children(id: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{id}/task")) else { return Vec::new() };
     let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Ways, and what serves them.
@@ -137,7 +141,8 @@ fn local(port: u16) -> SocketAddr {
 /// Without any capability, so on loopback. Node ports have their own numbers there.
 fn switchyard(host: &Host, agent: &Path, targets: &[SocketAddr; 3], files: &Path) -> Result<Started> {
     const NODE_PORTS: [u16; 3] = [30_001, 30_002, 30_003];
-    let objects: String = targets.iter().zip(NODE_PORTS).map(|(target, port)| service(*target, port)).collect();
+    let objects: String =
+        targets.iter().zip(NODE_PORTS).map(|(target, port)| service(*target, port)).collect();
     fs::write(files.join("objects.yaml"), objects)?;
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]).arg(agent);
@@ -171,9 +176,10 @@ fn socat(host: &Host, targets: &[SocketAddr; 3], files: &Path) -> Result<Started
 
 fn haproxy(host: &Host, targets: &[SocketAddr; 3], files: &Path) -> Result<Started> {
     let ports = PORTS.map(|port| port + 100);
-    let mut config = "global\n  maxconn 8000\ndefaults\n  mode tcp\n  option splice-auto\n  timeout connect 5s\n  \
+    let mut config =
+        "global\n  maxconn 6000\ndefaults\n  mode tcp\n  option splice-auto\n  timeout connect 5s\n  \
                       timeout client 1h\n  timeout server 1h\n"
-        .to_owned();
+            .to_owned();
     for (target, port) in targets.iter().zip(ports) {
         config.push_str(&format!("listen p{port}\n  bind 127.0.0.1:{port}\n  server t {target}\n"));
     }
