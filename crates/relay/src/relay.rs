@@ -244,6 +244,7 @@ fn bind(listen: &Listen) -> io::Result<Socket> {
     if listen.transport == Transport::Tcp {
         // A restart must not wait for old connections to be forgotten.
         socket.set_reuse_address(true)?;
+        tcp::prepare(&socket)?;
     }
     socket.bind(&listen.address.into())?;
     if listen.transport == Transport::Tcp {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{SockRef, Socket, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::backends::Backends;
@@ -113,8 +113,8 @@ fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
 async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permit: Permit) {
     match dial(&door, from).await {
         Some(target) => {
-            // What they are not told they find out by themselves, later.
-            let _ = (prepare(&client), prepare(&target));
+            // What it is not told it finds out by itself, later.
+            let _ = prepare(&SockRef::from(&target));
             if copy::both_ways(&client, &target, &door.shared.pipes).await.is_err() {
                 reset(&client);
                 reset(&target);
@@ -125,10 +125,11 @@ async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permi
     door.shared.tallies.connections.end();
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+/// Sends without delay, and notices a peer that vanished. What a listener accepts inherits it.
+pub(crate) fn prepare(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_PAUSE);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_TRIES))
+    socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_TRIES))
 }
 
 /// Closing it tells the peer of a failure, and forgets what was not sent.

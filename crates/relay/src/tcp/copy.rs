@@ -12,7 +12,9 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 
+use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -83,12 +85,10 @@ fn end(to: &TcpStream) -> io::Result<()> {
 /// Reads once and writes it. Only reading can fail: who cannot be written to may still have something to say.
 fn step(from: &TcpStream, to: &TcpStream) -> io::Result<Step> {
     SCRATCH.with_borrow_mut(|buffer| {
-        let count = match from.try_read(buffer) {
-            Ok(0) => return Ok(Step::End),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Step::Nothing),
-            Err(error) => return Err(error),
-        };
+        let Some(count) = read(from, buffer)? else { return Ok(Step::Nothing) };
+        if count == 0 {
+            return Ok(Step::End);
+        }
         let mut rest = buffer.get(..count).unwrap_or_default();
         while !rest.is_empty() {
             match to.try_write(rest) {
@@ -101,6 +101,23 @@ fn step(from: &TcpStream, to: &TcpStream) -> io::Result<Step> {
         }
         Ok(Step::Passed(count))
     })
+}
+
+/// Reads what is there; `None` if nothing is.
+///
+/// A read that does not fill the buffer has taken everything: it is reported to the runtime as "would block", so that
+/// nobody asks again before more has come. (The end of a stream is kept by the runtime apart from that.)
+fn read(from: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    let mut taken = None;
+    let all = from.try_io(Interest::READABLE, || {
+        let count = recv(from.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)?;
+        taken = Some(count);
+        if (1..buffer.len()).contains(&count) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    match all {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(taken),
+    }
 }
 
 async fn write_all(to: &TcpStream, bytes: Vec<u8>) -> io::Result<()> {
