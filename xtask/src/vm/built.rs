@@ -12,12 +12,18 @@ use serde::Deserialize;
 use super::guest::Step;
 use super::options::{Options, Scope};
 
-/// Integration tests that show something on another kernel. Those named `vm_*` are for nothing else.
-const INTEGRATION: [&str; 3] = ["lab_probe", "lab_incremental", "lab_scenarios"];
-const ONLY_HERE: &str = "vm_";
+/// What shows something on another kernel, with arguments that leave out what does not: the file of the configuration is read before any
+/// kernel is asked, and userspace mode needs nothing of it that is new.
+const EVERYTHING: [(Kind, &str, &[&str]); 5] = [
+    (Kind::Unit, "netlink", &["ipvs"]),
+    (Kind::Unit, "apply", &["ipvs"]),
+    (Kind::Integration, "lab_probe", &[]),
+    (Kind::Integration, "lab_incremental", &[]),
+    (Kind::Integration, "lab_scenarios", &["--skip", "with_the_file_of_kubeadm", "--skip", "userspace"]),
+];
 
-/// Crates whose unit tests ask the kernel what this machine's may not have, with the name of these tests.
-const UNIT: [(&str, &str); 2] = [("netlink", "ipvs"), ("apply", "ipvs")];
+/// So begin the names of integration tests that are for other kernels only.
+const ONLY_HERE: &str = "vm_";
 
 /// One test program that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +32,8 @@ struct Wanted {
     name: String,
     /// The directory of its package.
     package: PathBuf,
-    filter: Option<&'static str>,
+    /// Used if there are none for all tests.
+    arguments: &'static [&'static str],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,27 +111,31 @@ fn package_name(package: &Path) -> Result<String> {
 
 fn wanted(root: &Path, asked: &[String]) -> Result<Vec<Wanted>> {
     let known = integration_tests(root)?;
-    let integration = |name: &str| {
-        let (name, package) = known.iter().find(|(known, _)| known == name)?;
-        Some(Wanted { kind: Kind::Integration, name: name.clone(), package: package.clone(), filter: None })
-    };
-    let unit = |name: &str, filter| {
-        let package = root.join("crates").join(name);
-        package.is_dir().then(|| Wanted { kind: Kind::Unit, name: name.to_owned(), package, filter })
+    let find = |kind, name: &str, arguments| {
+        let package = match kind {
+            Kind::Integration => {
+                known.iter().find(|(known, _)| known == name).map(|(_, package)| package.clone())
+            }
+            Kind::Unit => Some(root.join("crates").join(name)).filter(|package| package.is_dir()),
+        }?;
+        Some(Wanted { kind, name: name.to_owned(), package, arguments })
     };
     if asked.is_empty() {
         let only_here =
             known.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with(ONLY_HERE));
-        let files = only_here.chain(INTEGRATION).filter_map(integration);
-        return Ok(UNIT.iter().filter_map(|(name, filter)| unit(name, Some(*filter))).chain(files).collect());
+        let only_here = only_here.map(|name| (Kind::Integration, name, &[][..]));
+        let all = EVERYTHING.into_iter().chain(only_here).map(|(kind, name, arguments)| {
+            find(kind, name, arguments).with_context(|| format!("there are no tests {name} any more"))
+        });
+        return all.collect();
     }
-    let find = |name: &String| {
-        let found = integration(name).or_else(|| unit(name, None));
+    let asked = asked.iter().map(|name| {
+        let found = find(Kind::Integration, name, &[]).or_else(|| find(Kind::Unit, name, &[]));
         found.with_context(|| {
             format!("--test {name}: there is neither crates/*/tests/{name}.rs nor crates/{name}")
         })
-    };
-    asked.iter().map(find).collect()
+    });
+    asked.collect()
 }
 
 /// The names of all files in `tests` directories, in order, each with the directory of its package.
@@ -175,7 +186,7 @@ fn steps(text: &str, wanted: &[Wanted], harness: &[String]) -> Result<Built> {
 }
 
 fn step(test: &Wanted, directory: &Path, program: &Path, harness: &[String]) -> Step {
-    let own = test.filter.filter(|_| harness.is_empty()).map(str::to_owned);
+    let own = if harness.is_empty() { test.arguments } else { &[] };
     let name = match test.kind {
         Kind::Integration => test.name.clone(),
         Kind::Unit => format!("unit tests of {}", test.name),
@@ -184,7 +195,7 @@ fn step(test: &Wanted, directory: &Path, program: &Path, harness: &[String]) -> 
         name,
         directory: directory.to_path_buf(),
         program: program.to_path_buf(),
-        arguments: own.into_iter().chain(harness.iter().cloned()).collect(),
+        arguments: own.iter().map(|own| (*own).to_owned()).chain(harness.iter().cloned()).collect(),
         may_be_empty: !harness.is_empty(),
     }
 }
@@ -203,7 +214,7 @@ mod tests {
             kind: Kind::Integration,
             name: "lab_scenarios".to_owned(),
             package: PathBuf::new(),
-            filter: None,
+            arguments: &[],
         }
     }
 
@@ -213,7 +224,7 @@ mod tests {
             kind: Kind::Unit,
             name: "netlink".to_owned(),
             package: PathBuf::new(),
-            filter: Some("ipvs"),
+            arguments: &["ipvs"],
         };
         let built = steps(SAID, &[unit, scenarios()], &[]).unwrap();
         let arguments: Vec<_> = built.steps.iter().map(|step| step.arguments.join(" ")).collect();
@@ -235,7 +246,7 @@ mod tests {
             kind: Kind::Integration,
             name: "lab_probe".to_owned(),
             package: PathBuf::new(),
-            filter: None,
+            arguments: &[],
         };
         assert!(steps(SAID, &[missing], &[]).is_err());
     }
@@ -245,6 +256,7 @@ mod tests {
         let root = crate::repository::root().unwrap();
         assert_eq!(package_name(&root.join("crates/agent")).unwrap(), "switchyard");
         assert!(wanted(&root, &["lab_nonsense".to_owned()]).is_err());
+        assert!(wanted(&root, &[]).unwrap().len() >= EVERYTHING.len());
         assert_eq!(wanted(&root, &["netlink".to_owned()]).unwrap().first().unwrap().kind, Kind::Unit);
     }
 }

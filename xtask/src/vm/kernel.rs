@@ -9,8 +9,11 @@ use anyhow::{Context, Result, bail};
 use super::packages::{self, Suite};
 use super::{modules, tool};
 
+/// Changes whenever the kept files get another form, so that older ones are not used.
+const FORM: u8 = 2;
+
 /// A kernel that Debian builds. Always the flavour for virtual machines: it has the same modules for networks and few others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kernel {
     /// 5.10, the oldest that Debian still has and that has all that nftables mode needs.
     Bullseye,
@@ -68,14 +71,14 @@ pub(super) struct Files {
 impl Files {
     /// The files of a kernel in a directory, downloaded if they are not there.
     pub(super) fn fetch(kernel: Kernel, directory: &Path) -> Result<Self> {
-        let place = directory.join("kernels").join(kernel.name());
+        let place = directory.join("kernels").join(format!("{kernel}-{FORM}"));
         if let Some(files) = Self::kept(&place) {
             return Ok(files);
         }
         println!("vm {kernel}: downloading");
-        let work = directory.join("kernels").join(format!("{kernel}.part"));
+        // Of our own: somebody else may be downloading the same.
+        let work = directory.join("kernels").join(format!("{kernel}.part-{}", std::process::id()));
         remove(&work)?;
-        remove(&place)?;
         fs::create_dir_all(&work)?;
         let package = packages::download(kernel.suites(), &work)?;
         let tree = work.join("package");
@@ -88,8 +91,10 @@ impl Files {
             remove(spent)?;
         }
         fs::write(work.join("release"), &release)?;
-        // A directory with the final name is complete.
-        fs::rename(&work, &place)?;
+        // A directory with the final name is complete. If there is one by now, it is as good.
+        if fs::rename(&work, &place).is_err() {
+            remove(&work)?;
+        }
         Self::kept(&place).context("the kernel's files vanished")
     }
 

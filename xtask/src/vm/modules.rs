@@ -1,6 +1,7 @@
 //! The modules that tests need, out of all that a kernel has: those for packets, and whatever these depend on.
 //!
-//! In: an unpacked package. Out: a tree that `modprobe` understands, with modules unpacked, because the guest is slow.
+//! In: an unpacked package. Out: a tree that `modprobe` understands, with modules unpacked and without their signatures, because the guest
+//! is slow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -53,7 +54,10 @@ pub(super) fn select(package: &Path, release: &str, to: &Path) -> Result<()> {
     let text = fs::read_to_string(from.join("modules.dep"))?;
     let dependencies = parse(&text);
     for module in closure(&dependencies) {
-        copy(&from.join(module), &to_modules.join(plain(module)))?;
+        let copied = to_modules.join(plain(module));
+        copy(&from.join(module), &copied)?;
+        // Signatures hang behind the last section, and go with the symbols for debuggers.
+        tool::output(tool::command("strip").arg("--strip-debug").arg(&copied))?;
     }
     for list in LISTS {
         // Kernels before 5.2 have no modinfo of what is built in.

@@ -4,6 +4,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -41,13 +44,26 @@ pub(super) fn kernels(options: &Options) -> Result<Vec<(Kernel, Files)>> {
     options.kernels.iter().map(fetch).collect()
 }
 
-/// Builds once, then runs on every kernel.
+/// Builds once, then runs on every kernel, on as many at a time as this machine has processors: a guest uses one.
 pub(super) fn run(kernels: &[(Kernel, Files)], options: &Options) -> Result<Vec<(Kernel, Verdict)>> {
     let tree = crate::repository::root()?;
     let built = built::build(&tree, options)?;
-    let one =
-        |(kernel, files): &(Kernel, Files)| Ok((*kernel, run_one(*kernel, files, &tree, &built, options)?));
-    kernels.iter().map(one).collect()
+    let at_once =
+        thread::available_parallelism().map_or(1, usize::from).div_ceil(usize::from(options.processors));
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some((kernel, files)) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let verdict = run_one(*kernel, files, &tree, &built, options);
+                    verdicts.lock().unwrap_or_else(PoisonError::into_inner).push((*kernel, verdict));
+                }
+            });
+        }
+    });
+    let mut verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    verdicts.sort_by_key(|(kernel, _)| *kernel);
+    verdicts.into_iter().map(|(kernel, verdict)| Ok((kernel, verdict?))).collect()
 }
 
 fn run_one(kernel: Kernel, files: &Files, tree: &Path, built: &Built, options: &Options) -> Result<Verdict> {
