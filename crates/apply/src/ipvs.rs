@@ -1,134 +1,26 @@
-//! What kube-proxy's ipvs mode leaves besides iptables rules: an interface, virtual servers, ipsets.
+//! ipvs mode: virtual servers over generic netlink, their addresses on a link of our own, and one nftables table.
 //!
-//! The interface `kube-ipvs0` is the proof that the mode ran here. Without it nothing is asked or removed: IPVS and sets
-//! may be somebody else's.
+//! In: a plan in the planner's words. Out: a changed kernel, or an error that names the step. No program is run.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`probe`] | what the kernel must have: IPVS, the scheduler, dummy links |
+//! | [`sysctls`] | the settings that this mode needs |
+//! | [`kernel`] | reads and writes virtual servers and addresses |
+//! | [`retired`] | destinations that wait for their last connection to end |
+//! | [`mode`] | drives it for one family |
+//! | [`leftovers`] | removes what this mode, ours or kube-proxy's, left |
 
-use switchyard_netlink::route::Routes;
-use switchyard_netlink::{NetlinkError, ipset, ipvs};
+mod kernel;
+pub mod leftovers;
+pub mod mode;
+pub mod probe;
+mod retired;
+pub mod sysctls;
+#[cfg(test)]
+mod tests;
+
+pub use leftovers::{LeftoverError, Removed, remove_leftovers};
 
 /// The interface that carries every virtual address.
 pub const LINK: &str = "kube-ipvs0";
-
-/// The longest name of a set.
-const MAX_SET_NAME: usize = 31;
-
-/// Sets of IPv4; those of IPv6 have `KUBE-6-` in front.
-const SETS: [&str; 17] = [
-    "LOOP-BACK",
-    "CLUSTER-IP",
-    "EXTERNAL-IP",
-    "EXTERNAL-IP-LOCAL",
-    "LOAD-BALANCER",
-    "LOAD-BALANCER-LOCAL",
-    "LOAD-BALANCER-FW",
-    "LOAD-BALANCER-SOURCE-CIDR",
-    "LOAD-BALANCER-SOURCE-IP",
-    "NODE-PORT-TCP",
-    "NODE-PORT-UDP",
-    "NODE-PORT-LOCAL-TCP",
-    "NODE-PORT-LOCAL-UDP",
-    "NODE-PORT-SCTP-HASH",
-    "NODE-PORT-LOCAL-SCTP-HASH",
-    "HEALTH-CHECK-NODE-PORT",
-    "IPVS-IPS",
-];
-
-/// Something that is left.
-#[derive(Debug, thiserror::Error)]
-#[error("cleanup of ipvs mode left {object} behind; remove it by hand or run the cleanup again")]
-pub struct LeftoverError {
-    /// What.
-    pub object: String,
-    /// Why.
-    #[source]
-    pub cause: NetlinkError,
-}
-
-/// What was removed.
-#[derive(Debug, Default)]
-pub struct Removed {
-    /// Whether the mode had been here at all.
-    pub was_here: bool,
-    /// What is left, and why.
-    pub errors: Vec<LeftoverError>,
-}
-
-/// Removes everything, the interface last, so that a run that is cut off is taken up again. Rules that use the sets must
-/// be gone before.
-pub fn remove_leftovers() -> Removed {
-    let mut removed = Removed::default();
-    let mut left =
-        |object: &str, cause| removed.errors.push(LeftoverError { object: object.to_owned(), cause });
-    let link = match Routes::open().and_then(|mut routes| routes.links()) {
-        Ok(links) => links.into_iter().find(|link| link.name == LINK),
-        Err(cause) => {
-            left("the list of interfaces", cause);
-            None
-        }
-    };
-    let Some(link) = link else { return removed };
-    if let Err(cause) = ipvs::flush() {
-        left("the virtual servers", cause);
-    }
-    for name in set_names() {
-        if let Err(cause) = ipset::destroy(&name) {
-            left(&format!("the set {name}"), cause);
-        }
-    }
-    if let Err(cause) = Routes::open().and_then(|mut routes| routes.delete_link(link.index)) {
-        left(LINK, cause);
-    }
-    removed.was_here = true;
-    removed
-}
-
-/// The names of all sets, of both families.
-fn set_names() -> Vec<String> {
-    let named = |prefix: &str, set: &str| format!("{prefix}{set}").chars().take(MAX_SET_NAME).collect();
-    ["KUBE-", "KUBE-6-"].iter().flat_map(|prefix| SETS.map(|set| named(prefix, set))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::fd::AsFd;
-
-    use super::*;
-    use switchyard_netlink::netns::Namespace;
-    use switchyard_netlink::route::Veth;
-
-    #[test]
-    fn names_are_kube_proxys() {
-        let names = set_names();
-        assert_eq!(names.len(), 34);
-        for known in ["KUBE-LOOP-BACK", "KUBE-6-LOAD-BALANCER-SOURCE-CID", "KUBE-6-NODE-PORT-LOCAL-SCTP-HAS"]
-        {
-            assert!(names.iter().any(|name| name == known), "{known}");
-        }
-    }
-
-    #[test]
-    fn only_with_the_interface_is_anything_removed() {
-        let Ok(namespace) = Namespace::new() else {
-            assert!(
-                std::env::var("LAB").as_deref() != Ok("require"),
-                "LAB=require, but no namespace can be made"
-            );
-            let _ =
-                std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: network namespaces need root\n");
-            return;
-        };
-        let (before, after) = namespace
-            .run(|| {
-                let before = remove_leftovers();
-                let peer = Namespace::new().unwrap();
-                let veth = Veth { name: LINK, index: None, peer_name: "peer", peer: peer.as_fd() };
-                Routes::open().unwrap().create_veth(&veth).unwrap();
-                (before, (remove_leftovers(), Routes::open().unwrap().links().unwrap()))
-            })
-            .unwrap();
-        assert!(!before.was_here && before.errors.is_empty());
-        let (removed, links) = after;
-        assert!(removed.was_here && removed.errors.is_empty(), "{:?}", removed.errors);
-        assert!(!links.iter().any(|link| link.name == LINK));
-    }
-}

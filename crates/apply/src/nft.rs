@@ -17,18 +17,39 @@ pub mod mode;
 pub mod probe;
 
 mod encode;
-mod observe;
+pub(crate) mod observe;
 mod rules;
 mod sets;
 mod slots;
 #[cfg(test)]
 mod tests;
-mod writer;
+pub(crate) mod writer;
 
 use switchyard_model::Family;
+use switchyard_netlink::nftables::TableId;
+use switchyard_plan::nft::names::{self, Set};
+
+/// One of our tables: its name, and the sets that it always has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    table: &'static str,
+    sets: &'static [Set],
+}
+
+impl Layout {
+    /// The table of nftables mode.
+    pub(crate) const NFTABLES: Self = Self { table: names::TABLE, sets: &Set::ALL };
+    /// The table of ipvs mode.
+    pub(crate) const IPVS: Self = Self { table: names::IPVS_TABLE, sets: &Set::IPVS };
+
+    /// The table of a family.
+    pub(crate) fn id(self, family: Family) -> TableId {
+        TableId::new(wire(family), self.table)
+    }
+}
 
 /// The family in the words of the netlink crate.
-fn wire(family: Family) -> switchyard_netlink::Family {
+pub(crate) fn wire(family: Family) -> switchyard_netlink::Family {
     match family {
         Family::V4 => switchyard_netlink::Family::V4,
         Family::V6 => switchyard_netlink::Family::V6,

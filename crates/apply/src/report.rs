@@ -6,6 +6,8 @@ use switchyard_plan::book::Replaced;
 use switchyard_netlink::NetlinkError;
 use switchyard_netlink::nftables::CommitError;
 
+use nix::errno::Errno;
+
 use crate::NextStep;
 use crate::iptables::{IptablesError, RestoreError};
 
@@ -56,6 +58,15 @@ pub enum Failure {
     /// A transaction of nf_tables failed.
     #[error(transparent)]
     Commit(CommitError),
+    /// IPVS, or the link of its addresses, refused a step.
+    #[error("the kernel refused to {step}")]
+    Step {
+        /// What was tried, as a verb phrase.
+        step: String,
+        /// The kernel's answer.
+        #[source]
+        errno: Errno,
+    },
 }
 
 impl Failure {
@@ -66,7 +77,7 @@ impl Failure {
             Self::Restore(error) => error.next_step(),
             Self::Unreadable | Self::Netlink(_) => NextStep::Backoff,
             Self::Commit(CommitError::Raced | CommitError::Unknown) => NextStep::Replan,
-            Self::Commit(_) => NextStep::FullSync,
+            Self::Commit(_) | Self::Step { .. } => NextStep::FullSync,
         }
     }
 

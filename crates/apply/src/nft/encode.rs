@@ -12,7 +12,6 @@ use switchyard_plan::nft::element::{Data, Place};
 use switchyard_plan::nft::names::Set;
 use switchyard_plan::nft::ops::{Change, Op};
 
-use super::observe::table;
 use super::{rules, sets};
 
 /// Elements of one set that are kept until they are written together.
@@ -28,8 +27,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(batch: Batch, family: Family) -> Self {
-        Self { batch, family, id: table(family), waiting: BTreeMap::new(), changes: 0 }
+    pub(super) fn new(batch: Batch, family: Family, id: TableId) -> Self {
+        Self { batch, family, id, waiting: BTreeMap::new(), changes: 0 }
     }
 
     /// One more change. A first write deletes nothing but a whole table.
@@ -63,8 +62,7 @@ impl Stream {
 
 /// Writes changes into a batch. Says for each operation of the batch which change it is for; if it is for several, for
 /// the first of them.
-pub(super) fn with_sources(ops: &[Op], family: Family, batch: &mut Batch) -> Vec<usize> {
-    let id = table(family);
+pub(super) fn with_sources(ops: &[Op], family: Family, id: &TableId, batch: &mut Batch) -> Vec<usize> {
     let mut sources = Vec::new();
     let mut start = 0;
     let mut has_flushed = false;
@@ -73,20 +71,20 @@ pub(super) fn with_sources(ops: &[Op], family: Family, batch: &mut Batch) -> Vec
         match &first.change {
             Change::AddElement(Place { set, .. }, _) => {
                 let elements: Vec<Element> = group.iter().filter_map(element).collect();
-                batch.add_elements(&id, set.as_str(), &elements);
+                batch.add_elements(id, set.as_str(), &elements);
             }
             Change::DeleteElement(Place { set, .. }) => {
                 let elements: Vec<Element> = group.iter().filter_map(element).collect();
-                batch.delete_elements(&id, set.as_str(), &elements);
+                batch.delete_elements(id, set.as_str(), &elements);
             }
             Change::DeleteChain(name) => {
                 // Chains that go may lead to each other: all are emptied before the first is deleted.
                 if !std::mem::replace(&mut has_flushed, true) {
-                    flush_all(ops, &id, batch);
+                    flush_all(ops, id, batch);
                 }
-                batch.delete_chain(&id, name);
+                batch.delete_chain(id, name);
             }
-            other => encode_one(other, family, &id, batch),
+            other => encode_one(other, family, id, batch),
         }
         sources.resize(batch.len(), start);
         start += group.len();

@@ -22,6 +22,7 @@ use switchyard_plan::nft::ops::{Change, Op};
 use switchyard_plan::nft::planner::Planner;
 use switchyard_plan::settings::Settings;
 
+use super::Layout;
 use super::observe::{self, Observed};
 use super::writer::{Failed, Writer};
 use crate::report::{Failure, Kind, Progress, Refused, Report};
@@ -65,7 +66,12 @@ impl NftMode {
     /// A mode that has written nothing yet.
     pub fn new(nft: Nft, planner: Planner) -> Self {
         let family = planner.book().settings().family;
-        Self { writer: Writer::new(nft, family), planner, kernel: Kernel::Unknown, unconfirmed: Vec::new() }
+        Self {
+            writer: Writer::new(nft, family, Layout::NFTABLES),
+            planner,
+            kernel: Kernel::Unknown,
+            unconfirmed: Vec::new(),
+        }
     }
 
     /// Who listens to changes of nf_tables: it need not hear of large writes of our own.
@@ -205,7 +211,7 @@ impl NftMode {
         // Everything is looked at from here on, whatever was missed before.
         self.writer.take_doubt();
         let generation = Some(self.writer.nft().generation()?).filter(|_| race == Race::Avoided);
-        let observed = observe::observe(self.writer.nft(), family, &self.planner.chains())?;
+        let observed = observe::observe(self.writer.nft(), family, Layout::NFTABLES, &self.planner.chains())?;
         report.planned += self.planner.book().ports().len();
         let written = match observed {
             Observed::Nothing => self.load(&[], generation, report),

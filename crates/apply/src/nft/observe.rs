@@ -11,18 +11,18 @@ use switchyard_netlink::nftables::{Chain as KernelChain, Nft, Rule as KernelRule
 use switchyard_netlink::{NetlinkError, socket};
 use switchyard_plan::nft::base::Chain;
 use switchyard_plan::nft::element::{Data, Place};
-use switchyard_plan::nft::names::{Set, TABLE};
+use switchyard_plan::nft::names::Set;
 use switchyard_plan::nft::planner::Ruleset;
 use switchyard_plan::nft::sticky::ClientSet;
 
-use super::{rules, sets, slots, wire};
+use super::{Layout, rules, sets, slots, wire};
 
 /// Elements of a set that are listed; more are asked for one by one, which is faster from here on.
 const LISTED: usize = 64 << 10;
 
 /// What the kernel holds.
 #[derive(Debug)]
-pub(super) enum Observed {
+pub(crate) enum Observed {
     /// Nothing of ours.
     Nothing,
     /// A table that we could have written; what differs can be mended piece by piece.
@@ -31,26 +31,28 @@ pub(super) enum Observed {
     Foreign,
 }
 
-/// Our table.
+/// The table of nftables mode.
 pub(super) fn table(family: Family) -> TableId {
-    TableId::new(wire(family), TABLE)
+    Layout::NFTABLES.id(family)
 }
 
 /// Reads everything. `want` tells which chains to compare with: one whose rules are the same comes back as it is there.
-pub(super) fn observe(
+pub(crate) fn observe(
     nft: &mut Nft,
     family: Family,
+    layout: Layout,
     want: &BTreeMap<String, Chain>,
 ) -> Result<Observed, NetlinkError> {
-    socket::retry(|| observe_once(nft, family, want))
+    socket::retry(|| observe_once(nft, family, layout, want))
 }
 
 fn observe_once(
     nft: &mut Nft,
     family: Family,
+    layout: Layout,
     want: &BTreeMap<String, Chain>,
 ) -> Result<Observed, NetlinkError> {
-    let id = table(family);
+    let id = layout.id(family);
     match nft.tables(wire(family))?.into_iter().find(|table| table.id == id) {
         None => return Ok(Observed::Nothing),
         // Somebody switched all of it off.
@@ -60,7 +62,7 @@ fn observe_once(
     let mut have = Ruleset::default();
     let mut shared = BTreeSet::new();
     for set in nft.sets(&id)? {
-        if let Some(known) = Set::ALL.into_iter().find(|s| s.as_str() == &*set.name) {
+        if let Some(known) = layout.sets.iter().copied().find(|s| s.as_str() == &*set.name) {
             if set != sets::declare(known, family) {
                 return Ok(Observed::Foreign);
             }
@@ -76,12 +78,12 @@ fn observe_once(
         }
         have.clients.insert(clients.name, seconds);
     }
-    if shared.len() < Set::ALL.len() {
+    if shared.len() < layout.sets.len() {
         return Ok(Observed::Foreign);
     }
     let counts = nft.element_counts(&id)?;
     // In this order: what leads to slots is known before they are.
-    for set in Set::ALL {
+    for set in layout.sets.iter().copied() {
         let count = counts.get(set.as_str()).and_then(|count| usize::try_from(*count).ok());
         let asked = match count.filter(|count| *count > LISTED) {
             Some(count) => slots::ask(nft, family, set, &have.elements, count)?,

@@ -16,6 +16,7 @@ use switchyard_netlink::nftables::{Batch, CommitError, Generation, Nft};
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::nft::ops::{Change, Op};
 
+use super::Layout;
 use super::encode::{self, Stream};
 use crate::report::{Failure, Report};
 
@@ -24,9 +25,10 @@ const LOUD: usize = 500;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     nft: Nft,
     family: Family,
+    layout: Layout,
     listener: Option<Membership>,
     /// Bytes that a transaction may have.
     limit: usize,
@@ -35,15 +37,15 @@ pub(super) struct Writer {
 
 /// A transaction that does not hold.
 #[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) cause: Failure,
+pub(crate) struct Failed {
+    pub(crate) cause: Failure,
     /// Whose change was refused, if it was somebody's.
-    pub(super) culprit: Option<Box<ServicePortName>>,
+    pub(crate) culprit: Option<Box<ServicePortName>>,
 }
 
 impl Failed {
     /// True if the same changes may still hold if they are sent with their owners, or in smaller transactions.
-    pub(super) fn may_be_sent_otherwise(&self) -> bool {
+    pub(crate) fn may_be_sent_otherwise(&self) -> bool {
         matches!(
             self.cause,
             Failure::Commit(
@@ -66,42 +68,42 @@ impl From<CommitError> for Failed {
 }
 
 impl Writer {
-    pub(super) fn new(nft: Nft, family: Family) -> Self {
-        Self { nft, family, listener: None, limit: usize::MAX, is_doubtful: false }
+    pub(crate) fn new(nft: Nft, family: Family, layout: Layout) -> Self {
+        Self { nft, family, layout, listener: None, limit: usize::MAX, is_doubtful: false }
     }
 
     /// Who listens to what is written.
-    pub(super) fn heard_by(&mut self, listener: Membership) {
+    pub(crate) fn heard_by(&mut self, listener: Membership) {
         self.listener = Some(listener);
     }
 
     /// Makes transactions no larger than this.
-    pub(super) fn limit(&mut self, bytes: usize) {
+    pub(crate) fn limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }
 
-    pub(super) fn nft(&mut self) -> &mut Nft {
+    pub(crate) fn nft(&mut self) -> &mut Nft {
         &mut self.nft
     }
 
     /// The port of the socket, which notifications carry.
-    pub(super) fn port(&self) -> u32 {
+    pub(crate) fn port(&self) -> u32 {
         self.nft.port()
     }
 
     /// True, once, if another program may have changed something unheard.
-    pub(super) fn take_doubt(&mut self) -> bool {
+    pub(crate) fn take_doubt(&mut self) -> bool {
         std::mem::take(&mut self.is_doubtful)
     }
 
     /// Everything that `fill` hands over, in one transaction.
-    pub(super) fn stream(
+    pub(crate) fn stream(
         &mut self,
         fill: impl FnOnce(&mut dyn FnMut(Op)),
         after: Option<Generation>,
         report: &mut Report,
     ) -> Result<(), Failed> {
-        let mut stream = Stream::new(batch(after), self.family);
+        let mut stream = Stream::new(batch(after), self.family, self.layout.id(self.family));
         fill(&mut |op| stream.put(&op));
         let (batch, changes) = stream.finish();
         self.send(&batch, changes, after, report).map_err(Failed::from)
@@ -109,12 +111,12 @@ impl Writer {
 
     /// The generation to give to [`Self::write`] for changes of what the kernel is known to hold: only those need one that
     /// nobody listens to.
-    pub(super) fn generation_for(&mut self, ops: &[Op]) -> Result<Option<Generation>, NetlinkError> {
+    pub(crate) fn generation_for(&mut self, ops: &[Op]) -> Result<Option<Generation>, NetlinkError> {
         if self.is_loud(ops.len()) { self.nft.generation().map(Some) } else { Ok(None) }
     }
 
     /// Changes in order; in several transactions if one is too large.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         ops: &[Op],
         mut after: Option<Generation>,
@@ -136,7 +138,7 @@ impl Writer {
             return Ok(());
         }
         let mut batch = batch(*after);
-        let sources = encode::with_sources(ops, self.family, &mut batch);
+        let sources = encode::with_sources(ops, self.family, &self.layout.id(self.family), &mut batch);
         match self.send(&batch, ops.len(), *after, report) {
             Ok(()) => {
                 *after = after.map(Generation::next);

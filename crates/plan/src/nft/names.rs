@@ -8,6 +8,9 @@ use switchyard_model::ServicePortName;
 /// The table.
 pub const TABLE: &str = "switchyard";
 
+/// The table of ipvs mode.
+pub const IPVS_TABLE: &str = "switchyard-ipvs";
+
 /// Hexadecimal digits of a hash that tell sticky Services apart: 128 bits.
 const HASH: usize = 32;
 
