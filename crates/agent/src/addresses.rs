@@ -58,7 +58,9 @@ impl Addresses {
 
 fn list() -> Result<AddressList, NetlinkError> {
     let listed = Routes::open()?.addresses()?;
-    Ok(listed.into_iter().map(|a| (a.interface, a.address)).collect())
+    // What ipvs mode puts there is no news.
+    let others = listed.into_iter().filter(|a| a.interface != switchyard_apply::ipvs::LINK);
+    Ok(others.map(|a| (a.interface, a.address)).collect())
 }
 
 fn follow(mut monitor: AddressMonitor, addresses: &Addresses, board: &Board) {

@@ -58,10 +58,14 @@ fn clean_ipvs() -> usize {
     if removed.was_here {
         tracing::info!(interface = ipvs::LINK, "removed interface, virtual servers and sets of ipvs mode");
     }
-    for error in &removed.errors {
+    tell_ipvs(&removed.errors);
+    removed.errors.len()
+}
+
+fn tell_ipvs(left: &[ipvs::LeftoverError]) {
+    for error in left {
         tracing::error!(cause = %with_causes(error), "something of ipvs mode is left");
     }
-    removed.errors.len()
 }
 
 /// Both variants, unless the operator named one: an earlier run may have used the other. The legacy one is only
@@ -104,7 +108,15 @@ pub(crate) fn remove_leftovers(mode: Mode) {
             remove_iptables_leftovers();
             &[KUBE_PROXY_TABLE]
         }
+        Mode::Ipvs => {
+            remove_iptables_leftovers();
+            &NFTABLES_TABLES
+        }
     };
+    match mode {
+        Mode::Ipvs => tell_ipvs(&ipvs::leftovers::remove_sets()),
+        Mode::Iptables | Mode::Nftables | Mode::Userspace => _ = clean_ipvs(),
+    }
     for name in names {
         for family in [switchyard_netlink::Family::V4, switchyard_netlink::Family::V6] {
             match nftables::delete_table(family, name) {

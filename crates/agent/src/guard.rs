@@ -18,7 +18,6 @@ use switchyard_netlink::NetlinkError;
 use switchyard_netlink::monitor::{Change, ChangeKind, Monitor, Wake};
 use switchyard_plan::iptables::base::JUMPS;
 use switchyard_plan::iptables::names;
-use switchyard_plan::nft::names::TABLE;
 
 use crate::board::Board;
 use crate::sync::with_causes;
@@ -46,11 +45,16 @@ pub fn start(board: &Arc<Board>, programs: Vec<Iptables>, sync_period: Duration)
     Ok(())
 }
 
-/// Starts guarding our tables of nftables mode. `ports` are those of the sockets that write them.
-pub fn start_nftables(board: &Arc<Board>, mut monitor: Monitor, ports: Vec<u32>) -> std::io::Result<()> {
+/// Starts guarding our tables with this name. `ports` are those of the sockets that write them.
+pub fn start_nftables(
+    board: &Arc<Board>,
+    table: &'static str,
+    mut monitor: Monitor,
+    ports: Vec<u32>,
+) -> std::io::Result<()> {
     let board = board.clone();
     let watch = move || loop {
-        let Err(error) = watch_tables(&board, &mut monitor, &ports);
+        let Err(error) = watch_tables(&board, table, &mut monitor, &ports);
         tracing::warn!(cause = %with_causes(&error), "cannot listen to rule changes; a flush would not be noticed");
         thread::sleep(REOPEN);
         // Whatever was missed is found by looking.
@@ -61,7 +65,12 @@ pub fn start_nftables(board: &Arc<Board>, mut monitor: Monitor, ports: Vec<u32>)
 }
 
 /// Any change of our tables that we did not make is harm: nobody else has business there.
-fn watch_tables(board: &Board, monitor: &mut Monitor, ports: &[u32]) -> Result<Infallible, NetlinkError> {
+fn watch_tables(
+    board: &Board,
+    table: &str,
+    monitor: &mut Monitor,
+    ports: &[u32],
+) -> Result<Infallible, NetlinkError> {
     let mut harm = Harm::default();
     loop {
         // Counted from the first change, not from the last: on a busy node it is never quiet.
@@ -71,7 +80,7 @@ fn watch_tables(board: &Board, monitor: &mut Monitor, ports: &[u32]) -> Result<I
             continue;
         }
         for change in monitor.read()? {
-            harm.note(&change, ports);
+            harm.note(&change, table, ports);
         }
     }
 }
@@ -85,8 +94,8 @@ struct Harm {
 }
 
 impl Harm {
-    fn note(&mut self, change: &Change, ports: &[u32]) {
-        if let Some(family) = foreign(change, ports) {
+    fn note(&mut self, change: &Change, table: &str, ports: &[u32]) {
+        if let Some(family) = foreign(change, table, ports) {
             self.families.insert(family);
         } else if change.kind == ChangeKind::Overrun {
             self.families.extend(Family::ALL);
@@ -111,14 +120,14 @@ impl Harm {
 }
 
 /// The family whose table somebody else changed. The kernel itself (port 0) forgets sticky clients; that is no harm.
-fn foreign(change: &Change, ports: &[u32]) -> Option<Family> {
+fn foreign(change: &Change, table: &str, ports: &[u32]) -> Option<Family> {
     let is_ours = change.port == 0 || ports.contains(&change.port);
     let family = match change.family {
         2 => Family::V4,
         10 => Family::V6,
         _ => return None,
     };
-    (change.table.as_deref() == Some(TABLE) && !is_ours).then_some(family)
+    (change.table.as_deref() == Some(table) && !is_ours).then_some(family)
 }
 
 /// Looks at the canaries for ever.
@@ -281,6 +290,7 @@ fn has_lost_something(program: &Iptables) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switchyard_plan::nft::names::TABLE;
 
     fn change(kind: ChangeKind, family: u8, table: &str, chain: &str) -> Change {
         Change {
@@ -307,21 +317,21 @@ mod tests {
         };
         let mut harm = Harm::default();
         // The kernel itself forgets a sticky client; we write; somebody writes to another table.
-        harm.note(&table(0, ChangeKind::DeleteElements), &[ours]);
-        harm.note(&table(ours, ChangeKind::NewElements), &[ours]);
-        harm.note(&generation(ours, "switchyard"), &[ours]);
-        harm.note(&Change { port: theirs, ..change(ChangeKind::DeleteTable, 2, "nat", "") }, &[ours]);
-        harm.note(&generation(theirs, "iptables"), &[ours]);
+        harm.note(&table(0, ChangeKind::DeleteElements), TABLE, &[ours]);
+        harm.note(&table(ours, ChangeKind::NewElements), TABLE, &[ours]);
+        harm.note(&generation(ours, "switchyard"), TABLE, &[ours]);
+        harm.note(&Change { port: theirs, ..change(ChangeKind::DeleteTable, 2, "nat", "") }, TABLE, &[ours]);
+        harm.note(&generation(theirs, "iptables"), TABLE, &[ours]);
         assert!(harm.families.is_empty() && harm.since.is_none() && harm.by.is_none());
-        harm.note(&table(theirs, ChangeKind::DeleteTable), &[ours]);
-        harm.note(&generation(theirs, "nft"), &[ours]);
-        harm.note(&generation(theirs, "later"), &[ours]);
+        harm.note(&table(theirs, ChangeKind::DeleteTable), TABLE, &[ours]);
+        harm.note(&generation(theirs, "nft"), TABLE, &[ours]);
+        harm.note(&generation(theirs, "later"), TABLE, &[ours]);
         assert_eq!(harm.families, BTreeSet::from([Family::V4]));
         assert_eq!(harm.by.as_deref(), Some("nft (process 9)"));
         // Nobody can say who it was when notifications were lost.
         let mut lost = Harm::default();
-        lost.note(&change(ChangeKind::Overrun, 0, "", ""), &[ours]);
-        lost.note(&generation(ours, "switchyard"), &[ours]);
+        lost.note(&change(ChangeKind::Overrun, 0, "", ""), TABLE, &[ours]);
+        lost.note(&generation(ours, "switchyard"), TABLE, &[ours]);
         assert_eq!((lost.families.len(), lost.by), (2, None));
     }
 

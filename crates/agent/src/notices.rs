@@ -7,8 +7,12 @@ use std::time::Duration;
 use switchyard_model::{Complaint, Family, ObjectName, ServiceName};
 use switchyard_source::events::{self, Notice, Recorder, Severity};
 
+use crate::flags::Mode;
+
 /// What kube-proxy calls everything that it does at the start.
 const START: &str = "StartKubeProxy";
+/// What kube-proxy says of ipvs mode since 1.35.
+pub const IPVS_DEPRECATED: &str = "The ipvs proxier is now deprecated and may be removed in a future release. Please use 'nftables' instead.";
 /// How long the end of the process waits for Events that say why.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -26,8 +30,11 @@ impl Notices {
     }
 
     /// The process starts.
-    pub fn starting(&self) {
+    pub fn starting(&self, mode: Mode) {
         self.record(self.node.clone(), Severity::Normal, "Starting", START, String::new());
+        if mode == Mode::Ipvs {
+            self.warn(self.node.clone(), "IPVSDeprecation", START, IPVS_DEPRECATED.to_owned());
+        }
     }
 
     /// The health server has no port, and that is the end.

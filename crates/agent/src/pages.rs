@@ -24,7 +24,7 @@ pub fn metrics(config: &Config, families: &[Family]) -> Arc<Metrics> {
     let mode = match config.mode {
         ModeName::Iptables => Mode::Iptables,
         ModeName::Nftables => Mode::Nftables,
-        ModeName::Userspace => Mode::Other,
+        ModeName::Ipvs | ModeName::Userspace => Mode::Other,
     };
     let metrics = Metrics::new(mode, families, env!("CARGO_PKG_VERSION"));
     metrics.features(features(config));

@@ -1,5 +1,7 @@
 //! Wires a proxy together and runs it until it is told to stop.
 
+mod iptables;
+mod ipvs;
 mod sources;
 mod userspace;
 
@@ -9,17 +11,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use switchyard_apply::iptables::mode::IptablesMode;
 use switchyard_apply::iptables::{Iptables, IptablesError, Variant, VariantChoice, family_usable};
 use switchyard_apply::nft::mode::NftMode;
 use switchyard_apply::sysctl::Sysctl;
 use switchyard_model::{Family, Node};
 use switchyard_netlink::monitor::Monitor;
-use switchyard_netlink::nfacct::{Accounts, Available};
 use switchyard_netlink::nftables::Nft;
 use switchyard_plan::book::Book;
-use switchyard_plan::iptables::base::{INVALID_COUNTER, LOOPBACK_COUNTER};
-use switchyard_plan::iptables::{self, Counter, InvalidPackets, Planner};
 use switchyard_plan::nft;
 use switchyard_plan::settings::{LoopbackNodePorts, Settings};
 use switchyard_serve::admin::AdminSocket;
@@ -60,11 +58,8 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let node = Node { name: node_name.as_str().into(), ..Node::default() };
     let board = Board::new();
     let addresses = addresses(config, &board)?;
-    let Dataplane { modes, programs, tables, counts, on_first_success } = match config.mode {
-        ModeName::Iptables => iptables_mode(config, &node, &addresses)?,
-        ModeName::Nftables => nftables_mode(config, &node, &addresses)?,
-        ModeName::Userspace => userspace::dataplane(config, &node, &addresses)?,
-    };
+    let Dataplane { modes, programs, tables, counts, on_first_success } =
+        dataplane(config, &node, &addresses)?;
     let families: Vec<Family> = modes.iter().map(|mode| mode.book().settings().family).collect();
     tell_start(config, &node_name, &programs);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -89,7 +84,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let sync_loop = Loop {
         board: board.clone(),
         families: families_sync,
-        pace: Pace::new(config.min_sync_period, config.sync_period, MAX_SYNC_INTERVAL),
+        pace: Pace::new(config.min_sync_period, config.sync_period, max_interval(config)),
         node_facts: node_facts(config),
         settle: Box::new(move |node, family| {
             misfits.tell(complaints(&settings_config, node, &served));
@@ -105,9 +100,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     match tables {
         None if programs.is_empty() => {}
         None => guard::start(&board, programs, config.sync_period)?,
-        Some(Tables { monitor, ports }) => guard::start_nftables(&board, monitor, ports)?,
+        Some(Tables { name, monitor, ports }) => guard::start_nftables(&board, name, monitor, ports)?,
     }
-    notices.starting();
+    notices.starting(config.mode);
     let sink = external_ips::gated(config, sink(&families, &board, &health, &metrics));
     let admin = Admin::new(board.clone(), Identity { node: node_name.clone(), mode: config.mode });
     let serving = serve(config, &node_name, sink, &health, &metrics, &notices);
@@ -134,21 +129,20 @@ struct Dataplane {
 
 /// What guards the tables of nftables mode.
 struct Tables {
+    /// Their name.
+    name: &'static str,
     monitor: Monitor,
     /// The ports of the sockets that we write through.
     ports: Vec<u32>,
 }
 
-fn iptables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
-    let programs = usable_programs(config.iptables_backend)?;
-    kernel::prepare(config)?;
-    let wishes = iptables_config(config)?;
-    let mode = |program: &Iptables| -> Box<dyn switchyard_apply::Mode> {
-        let book = Book::new(settle(config, node, program.family(), addresses));
-        Box::new(IptablesMode::new(program.clone(), Planner::new(wishes, book)))
-    };
-    let modes = programs.iter().map(mode).collect();
-    Ok(Dataplane { modes, programs, tables: None, counts: None, on_first_success: leftovers(config.mode) })
+fn dataplane(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
+    match config.mode {
+        ModeName::Iptables => iptables::dataplane(config, node, addresses),
+        ModeName::Nftables => nftables_mode(config, node, addresses),
+        ModeName::Ipvs => ipvs::dataplane(config, node, addresses),
+        ModeName::Userspace => userspace::dataplane(config, node, addresses),
+    }
 }
 
 fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
@@ -169,10 +163,18 @@ fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow:
     Ok(Dataplane {
         modes,
         programs: Vec::new(),
-        tables: Some(Tables { monitor, ports }),
+        tables: Some(Tables { name: nft::names::TABLE, monitor, ports }),
         counts: None,
         on_first_success: leftovers(config.mode),
     })
+}
+
+/// How long the loop may rest.
+fn max_interval(config: &Config) -> Duration {
+    match config.mode {
+        ModeName::Ipvs => ipvs::look_interval(config),
+        ModeName::Iptables | ModeName::Nftables | ModeName::Userspace => MAX_SYNC_INTERVAL,
+    }
 }
 
 /// What other modes left goes once our rules stand.
@@ -337,9 +339,10 @@ fn node_facts(config: &Config) -> NodeFacts {
     }
 }
 
-/// The node's addresses, followed only if node ports are limited to some of them.
+/// The node's addresses, followed only if node ports are limited to some of them, or need a virtual server at each.
 fn addresses(config: &Config, board: &Arc<Board>) -> anyhow::Result<Arc<Addresses>> {
     match config.node_ports {
+        NodePortRanges::All if config.mode == ModeName::Ipvs => Addresses::watch(board),
         NodePortRanges::All => Ok(Addresses::none()),
         NodePortRanges::Primary | NodePortRanges::Cidrs(_) => Addresses::watch(board),
     }
@@ -353,29 +356,6 @@ fn settle(config: &Config, node: &Node, family: Family, addresses: &Addresses) -
         settings.loopback_node_ports = LoopbackNodePorts::Refused;
     }
     settings
-}
-
-fn iptables_config(config: &Config) -> anyhow::Result<iptables::Config> {
-    let sysctl = Sysctl::default();
-    // Missing where connection tracking is not loaded yet: then it is not liberal either.
-    let liberal = sysctl.read("net/netfilter/nf_conntrack_tcp_be_liberal").unwrap_or_default();
-    let is_liberal = liberal.trim().parse::<i64>().is_ok_and(|value| value != 0);
-    let mut accounts = Accounts::open()?;
-    let mut counter = |name| match accounts.ensure(name) {
-        Ok(Available::Yes) => Counter::Present,
-        Ok(Available::No) => Counter::Absent,
-        Err(error) => {
-            tracing::debug!(cause = %with_causes(&error), name, "no packet counter");
-            Counter::Absent
-        }
-    };
-    Ok(iptables::Config {
-        mark: config.masquerade_mark,
-        random_fully: true,
-        invalid: if is_liberal { InvalidPackets::Kept } else { InvalidPackets::Dropped },
-        invalid_counter: counter(INVALID_COUNTER),
-        loopback_counter: counter(LOOPBACK_COUNTER),
-    })
 }
 
 /// Packets to loopback addresses are only routed to other hosts if the kernel is told to.

@@ -21,7 +21,7 @@ const OBJECTS: &str = r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"n
 /// What a mode needs.
 fn needed(variant: Variant) -> &'static [&'static str] {
     match variant {
-        Variant::Nftables | Variant::Userspace | Variant::Nft => &["net_admin"],
+        Variant::Nftables | Variant::Ipvs | Variant::Userspace | Variant::Nft => &["net_admin"],
         Variant::Legacy => &["net_admin", "net_raw"],
     }
 }

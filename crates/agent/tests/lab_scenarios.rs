@@ -82,6 +82,11 @@ fn nftables_with_the_file_of_kubeadm() {
 }
 
 #[test]
+fn ipvs() {
+    run_all(Variant::Ipvs, Configured::ByFlags);
+}
+
+#[test]
 fn userspace() {
     run_all(Variant::Userspace, Configured::ByFlags);
 }

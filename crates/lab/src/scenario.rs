@@ -17,7 +17,7 @@
 //! flow tcp client -> n1:30080 : reject
 //! ```
 //!
-//! Where nftables mode differs on purpose, its own expectation stands after a bar: `: untouched | nftables reject`.
+//! Where nftables or ipvs mode differs on purpose, its own expectation stands after a bar: `: untouched | nftables reject`.
 //!
 //! What may stand after the colon is in [`Expected`]; the options, which are flags of the agent without their dashes, in
 //! [`OPTIONS`]. A flow to `localhost` is tried in IPv4 only: no mode serves node ports on `::1`.
@@ -94,6 +94,8 @@ pub struct Flow {
     pub expected: Expected,
     /// What must happen in nftables mode instead.
     pub expected_in_nftables: Option<Expected>,
+    /// What must happen in ipvs mode instead.
+    pub expected_in_ipvs: Option<Expected>,
 }
 
 /// A mode whose answers may differ from those of the others.
@@ -103,15 +105,19 @@ pub enum Mode {
     Iptables,
     /// nftables.
     Nftables,
+    /// ipvs.
+    Ipvs,
 }
 
 impl Flow {
     /// What must happen in a mode.
     pub fn expected_in(&self, mode: Mode) -> &Expected {
-        match (mode, &self.expected_in_nftables) {
-            (Mode::Nftables, Some(expected)) => expected,
-            _ => &self.expected,
-        }
+        let own = match mode {
+            Mode::Iptables => &None,
+            Mode::Nftables => &self.expected_in_nftables,
+            Mode::Ipvs => &self.expected_in_ipvs,
+        };
+        own.as_ref().unwrap_or(&self.expected)
     }
 
     /// The families it is tried in.

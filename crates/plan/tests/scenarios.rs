@@ -24,7 +24,7 @@ use switchyard_plan::settings::{
     LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
 };
 use switchyard_plan::trace::{self, Answer, NodeAddresses, Packet, through_routes};
-use switchyard_plan::{iptables, nft};
+use switchyard_plan::{iptables, ipvs, nft};
 
 /// What was tried, and what went wrong.
 #[derive(Default)]
@@ -37,6 +37,7 @@ struct Report {
 enum Planner {
     Iptables(iptables::Planner),
     Nftables(nft::Planner),
+    Ipvs(ipvs::Planner),
 }
 
 impl Planner {
@@ -45,6 +46,11 @@ impl Planner {
         match mode {
             Mode::Iptables => Self::Iptables(iptables::Planner::new(iptables::Config::default(), book)),
             Mode::Nftables => Self::Nftables(nft::Planner::new(nft::Config::default(), book)),
+            Mode::Ipvs => {
+                let own = [Symbol::Node(1), Symbol::Gateway].map(|symbol| ip(symbol, book.settings().family));
+                let config = ipvs::Config { own: own.into(), ..ipvs::Config::default() };
+                Self::Ipvs(ipvs::Planner::new(config, book))
+            }
         }
     }
 
@@ -52,6 +58,10 @@ impl Planner {
         match self {
             Self::Iptables(planner) => {
                 planner.book_mut().settle(settings);
+                planner.partial(changes);
+            }
+            Self::Ipvs(planner) => {
+                planner.reset(|book, _| book.settle(settings));
                 planner.partial(changes);
             }
             Self::Nftables(planner) => {
@@ -71,6 +81,10 @@ impl Planner {
                 ("routes", through_routes(planner.book(), node, packet)),
                 ("iptables", planner.ruleset().trace(node, packet)),
             ],
+            Self::Ipvs(planner) => {
+                let whole = planner.whole();
+                vec![("ipvs", whole.trace(node, &from_virtual_address(&whole, packet)))]
+            }
             Self::Nftables(planner) => {
                 let manners = Manners::Strict { service_cidrs: &planner.config().service_cidrs };
                 let place = Place { book: planner.book(), node, manners };
@@ -91,6 +105,18 @@ fn iptables_tracers_agree_with_every_scenario() {
 #[test]
 fn nftables_tracer_agrees_with_every_scenario() {
     run_all("nftables", Mode::Nftables);
+}
+
+#[test]
+fn ipvs_tracer_agrees_with_every_scenario() {
+    run_all("ipvs", Mode::Ipvs);
+}
+
+/// What a node sends to a virtual address, which is its own, comes from that address.
+fn from_virtual_address(whole: &ipvs::trace::Whole, packet: &Packet) -> Packet {
+    let is_virtual = whole.virtual_ips().any(|ip| ip == packet.destination);
+    let source = if is_virtual && packet.interface.is_none() { packet.destination } else { packet.source };
+    Packet { source, ..packet.clone() }
 }
 
 fn run_all(name: &str, mode: Mode) {
@@ -165,7 +191,7 @@ fn packet(flow: &Flow, family: Family) -> Packet {
 fn settings(scenario: &Scenario, step: &Step, family: Family, mode: Mode) -> Settings {
     let node_ip = ip(Symbol::Node(1), family);
     let default = match mode {
-        Mode::Iptables => "",
+        Mode::Iptables | Mode::Ipvs => "",
         Mode::Nftables => "primary",
     };
     let node_ports = match scenario.option("nodeport-addresses", default) {
@@ -175,6 +201,7 @@ fn settings(scenario: &Scenario, step: &Step, family: Family, mode: Mode) -> Set
     };
     let is_loopback_served = scenario.option("iptables-localhost-nodeports", "true") == "true"
         && family == Family::V4
+        && mode != Mode::Ipvs
         && node_ports == NodePortAddresses::All;
     Settings {
         family,

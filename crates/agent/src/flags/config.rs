@@ -49,6 +49,9 @@ pub enum Mode {
     Iptables,
     /// With one nftables table per family, written over netlink.
     Nftables,
+    /// With virtual servers of IPVS.
+    #[value(skip)]
+    Ipvs,
     /// With listeners of this process.
     #[value(skip)]
     Userspace,
@@ -60,6 +63,7 @@ impl Mode {
         match self {
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
+            Self::Ipvs => "ipvs",
             Self::Userspace => "userspace",
         }
     }

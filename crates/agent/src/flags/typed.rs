@@ -28,17 +28,13 @@ pub(super) fn config(
     let source = source(own, &configuration, problems);
     let service_ranges = service_ranges(own, problems);
     let iptables_backend = backend(own, problems);
-    let mut field =
-        |result: Result<_, Problem>| result.map_err(|problem| problems.0.push(origin.line(&problem))).ok();
     let task = task(own);
-    let mode = field(mode(&configuration.mode, &task).map(FieldValue::Mode));
-    let local_mode = field(local_mode(&configuration).map(FieldValue::LocalMode));
-    let (Some(FieldValue::Mode(mode)), Some(FieldValue::LocalMode(local_mode))) = (mode, local_mode) else {
-        return None;
-    };
+    let mode = mode(&configuration.mode);
+    let local_mode = local_mode(&configuration);
+    let local_mode = local_mode.map_err(|problem| problems.0.push(origin.line(&problem))).ok()?;
     let bit = match mode {
         Mode::Nftables => configuration.nftables.masquerade_bit,
-        Mode::Iptables | Mode::Userspace => configuration.iptables.masquerade_bit,
+        Mode::Iptables | Mode::Ipvs | Mode::Userspace => configuration.iptables.masquerade_bit,
     };
     Some(Config {
         task,
@@ -79,12 +75,6 @@ pub(super) fn config(
         configuration,
         notes: Vec::new(),
     })
-}
-
-/// What one field can be typed to.
-enum FieldValue {
-    Mode(Mode),
-    LocalMode(LocalMode),
 }
 
 /// The text, unless it is empty.
@@ -139,19 +129,13 @@ fn backend(own: &Own, problems: &mut Problems) -> Option<IptablesBackend> {
     }
 }
 
-/// Only a proxy needs a mode that we have.
-fn mode(text: &str, task: &Task) -> Result<Mode, Problem> {
+/// A mode that nobody has was refused by the checks.
+fn mode(text: &str) -> Mode {
     match text {
-        "iptables" => Ok(Mode::Iptables),
-        "nftables" => Ok(Mode::Nftables),
-        "userspace" => Ok(Mode::Userspace),
-        "ipvs" if matches!(task, Task::Cleanup | Task::WriteConfig(_)) => Ok(Mode::Iptables),
-        // A mode that nobody has was refused by the checks.
-        other if other != "ipvs" => Ok(Mode::Iptables),
-        other => {
-            let allowed = "not available in this version; available: iptables, nftables, userspace";
-            Err(Problem::text("mode", other, allowed))
-        }
+        "nftables" => Mode::Nftables,
+        "ipvs" => Mode::Ipvs,
+        "userspace" => Mode::Userspace,
+        _ => Mode::Iptables,
     }
 }
 

@@ -47,7 +47,7 @@ fn cluster_config(config: &Config, node_name: &str, metrics: &Arc<Metrics>) -> O
         node_name: node_name.to_owned(),
         service_cidrs: match config.mode {
             Mode::Nftables | Mode::Userspace => ServiceCidrs::Watched,
-            Mode::Iptables => ServiceCidrs::Ignored,
+            Mode::Iptables | Mode::Ipvs => ServiceCidrs::Ignored,
         },
         observer: pages::observer(metrics),
     })

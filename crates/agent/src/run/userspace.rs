@@ -93,7 +93,7 @@ fn with_rules(
     Ok(Dataplane {
         modes,
         programs: Vec::new(),
-        tables: Some(Tables { monitor, ports }),
+        tables: Some(Tables { name: nft::names::TABLE, monitor, ports }),
         counts: Some(counts),
         on_first_success: Box::new(|| crate::cleanup::remove_leftovers(ModeName::Userspace)),
     })

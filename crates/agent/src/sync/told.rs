@@ -165,7 +165,7 @@ mod tests {
             notices.map(|n| format!("{} {}: {}", n.reason, n.regarding, n.note)).collect()
         };
         let notices = Notices::new(Recorder::to(send), "n1");
-        notices.starting();
+        notices.starting(crate::flags::Mode::Iptables);
         assert_eq!(recorded(), ["Starting Node n1: "]);
         (notices, recorded)
     }

@@ -62,6 +62,9 @@ impl Bench {
 
     fn start_reading<F: AsRef<str>>(&self, mut command: Command, flags: &[F]) -> anyhow::Result<Agent> {
         command.args(["--hostname-override=n1", "--iptables-min-sync-period=0s", "-v=4"]);
+        if self.variant == Variant::Ipvs {
+            command.arg("--ipvs-min-sync-period=0s");
+        }
         // The limit belongs to the machine, not to the lab.
         command.arg("--conntrack-max-per-core=0");
         command.args(["--healthz-bind-address=0.0.0.0:10256", "--metrics-bind-address=127.0.0.1:10249"]);
@@ -116,7 +119,7 @@ impl Bench {
     /// In nftables mode, stock `nft` must be able to list everything.
     pub(crate) fn check_listable(&self) -> anyhow::Result<()> {
         match self.variant {
-            Variant::Nftables | Variant::Userspace => ruleset::check_listable(&self.node),
+            Variant::Nftables | Variant::Ipvs | Variant::Userspace => ruleset::check_listable(&self.node),
             Variant::Nft | Variant::Legacy => Ok(()),
         }
     }
@@ -124,7 +127,8 @@ impl Bench {
     /// The tables of nftables mode.
     fn tables(&self) -> anyhow::Result<Vec<String>> {
         let tables = self.node.exec_ok("nft", &["list", "tables"])?;
-        Ok(tables.lines().filter(|line| line.ends_with(" switchyard")).map(String::from).collect())
+        let name = format!(" {}", self.variant.table());
+        Ok(tables.lines().filter(|line| line.ends_with(&name)).map(String::from).collect())
     }
 
     fn command(&self) -> Command {

@@ -14,7 +14,7 @@ pub(crate) const NFT_FAMILIES: [&str; 2] = ["ip", "ip6"];
 /// Everything of the proxy in both families; in iptables mode, everything.
 pub(crate) fn rules(host: &Host, variant: Variant) -> String {
     let Some(backend) = variant.backend() else {
-        return NFT_FAMILIES.iter().map(|family| table(host, family, "switchyard")).collect();
+        return NFT_FAMILIES.iter().map(|family| table(host, family, variant.table())).collect();
     };
     let tools = ["iptables", "ip6tables"].map(|tool| format!("{tool}-{backend}-save"));
     tools.iter().map(|tool| saved(tool, &host.exec_ok::<&str>(tool, &[]).unwrap())).collect()
@@ -28,7 +28,7 @@ pub(crate) fn has_mark(host: &Host, variant: Variant, port: u16) -> bool {
     let Some(backend) = variant.backend() else {
         return [("ip6", "fd00:10:96::250"), ("ip", "10.96.0.250")].iter().all(|(family, address)| {
             let element = format!("{{ {address} . tcp . {port} }}");
-            has("nft", &["get", "element", family, "switchyard", "frontends", &element], " : goto ")
+            has("nft", &["get", "element", family, variant.table(), "frontends", &element], " : goto ")
         });
     };
     let mark = format!("--dport {port} -j KUBE-SVC-");

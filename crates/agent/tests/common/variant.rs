@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::Write;
 
 use switchyard_lab::scenario::Mode;
-use switchyard_lab::{Lab, Node};
+use switchyard_lab::{Host, Lab, Node};
+use switchyard_netlink::ipvs::Ipvs;
 
 /// How the proxy writes rules: a mode, and in iptables mode a variant of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) enum Variant {
     Legacy,
     /// nftables mode.
     Nftables,
+    /// ipvs mode.
+    Ipvs,
     /// Userspace mode, with rules that lead to the relay.
     Userspace,
 }
@@ -25,7 +28,7 @@ impl Variant {
         match self {
             Self::Nft => Some("nft"),
             Self::Legacy => Some("legacy"),
-            Self::Nftables | Self::Userspace => None,
+            Self::Nftables | Self::Ipvs | Self::Userspace => None,
         }
     }
 
@@ -42,7 +45,16 @@ impl Variant {
         match self {
             Self::Nft | Self::Legacy => "iptables",
             Self::Nftables => "nftables",
+            Self::Ipvs => "ipvs",
             Self::Userspace => "userspace",
+        }
+    }
+
+    /// The table of the mode; none of iptables mode.
+    pub(crate) fn table(self) -> &'static str {
+        match self {
+            Self::Ipvs => "switchyard-ipvs",
+            Self::Nft | Self::Legacy | Self::Nftables | Self::Userspace => "switchyard",
         }
     }
 
@@ -51,6 +63,7 @@ impl Variant {
         match self {
             Self::Nft | Self::Legacy => Mode::Iptables,
             Self::Nftables | Self::Userspace => Mode::Nftables,
+            Self::Ipvs => Mode::Ipvs,
         }
     }
 
@@ -58,6 +71,9 @@ impl Variant {
     /// with `LAB=require` in the environment that is a panic.
     pub(crate) fn is_usable(self, lab: &Lab) -> bool {
         let node = lab.node(Node::N1);
+        if self == Self::Ipvs && !has_ipvs(node) {
+            return false;
+        }
         let works = |family: &str| match self.backend() {
             Some(backend) => node.exec_ok(&format!("{family}-{backend}"), &["-w", "-t", "nat", "-S"]),
             None => node.exec_ok("nft", &["list", "tables"]),
@@ -78,9 +94,20 @@ impl fmt::Display for Variant {
             Self::Nft => "iptables-nft",
             Self::Legacy => "iptables-legacy",
             Self::Nftables => "nftables",
+            Self::Ipvs => "ipvs",
             Self::Userspace => "userspace",
         })
     }
+}
+
+/// Whether the kernel has IPVS. If not, says so; with `VM=require` in the environment that is a panic.
+fn has_ipvs(node: &Host) -> bool {
+    let has = node.run(|| Ipvs::open().ok().flatten().is_some()).unwrap_or_default();
+    if !has {
+        assert!(std::env::var("VM").as_deref() != Ok("require"), "VM=require, but this kernel has no IPVS");
+        say("SKIPPED, this kernel has no IPVS: `make vm` boots one that has");
+    }
+    has
 }
 
 /// Prints a line that also a passing test shows: what print macros write is held back for those.

@@ -215,7 +215,7 @@ impl World {
     /// True if the proxy has written any rule.
     pub(crate) fn has_rules(&self) -> bool {
         match self.variant {
-            Variant::Nftables | Variant::Userspace => !self.rules().is_empty(),
+            Variant::Nftables | Variant::Ipvs | Variant::Userspace => !self.rules().is_empty(),
             Variant::Nft | Variant::Legacy => self.rules().contains("KUBE-"),
         }
     }

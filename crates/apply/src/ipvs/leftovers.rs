@@ -85,11 +85,6 @@ pub fn remove_leftovers() -> Removed {
         if let Err(cause) = remove_servers() {
             left("virtual servers", cause);
         }
-        for name in set_names() {
-            if let Err(cause) = ipset::destroy(&name) {
-                left(&format!("the set {name}"), cause);
-            }
-        }
         if let Err(cause) = Routes::open().and_then(|mut routes| routes.delete_link(link.index)) {
             left(LINK, cause);
         }
@@ -102,7 +97,16 @@ pub fn remove_leftovers() -> Removed {
         }
     }
     removed.was_here = link.is_some() || had_table;
+    if link.is_some() {
+        removed.errors.extend(remove_sets());
+    }
     removed
+}
+
+/// Removes the ipsets of kube-proxy. Rules that use them must be gone before. Says what is left.
+pub fn remove_sets() -> Vec<LeftoverError> {
+    let left = |name: String, cause| LeftoverError { object: format!("the set {name}"), cause };
+    set_names().into_iter().filter_map(|name| ipset::destroy(&name).err().map(|e| left(name, e))).collect()
 }
 
 /// Removes the virtual servers that are ours.

@@ -117,9 +117,13 @@ impl crate::Mode for IpvsMode {
         }
     }
 
+    /// Comes with news of the node, so its addresses are looked at as well: node ports need a virtual server at each.
     fn settle(&mut self, settings: Settings) {
         if *self.book().settings() != settings {
             self.planner.reset(|book, _| book.settle(settings));
+            self.trust = Trust::Unknown;
+        }
+        if self.kernel.addresses().map_or(true, |found| found.own != self.planner.config().own) {
             self.trust = Trust::Unknown;
         }
     }

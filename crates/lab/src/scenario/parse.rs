@@ -211,7 +211,7 @@ fn remove(objects: &mut Objects, text: &str) -> Parsed<()> {
     }
 }
 
-/// `PROTO FROM -> TO:PORT : EXPECTED [| nftables EXPECTED]`.
+/// `PROTO FROM -> TO:PORT : EXPECTED [| nftables EXPECTED] [| ipvs EXPECTED]`.
 fn flow(line: usize, text: &str) -> Parsed<Flow> {
     const FORM: &str = "`flow PROTO FROM -> TO:PORT : EXPECTED` expected";
     let (who, expected) = text.split_once(" : ").ok_or(FORM)?;
@@ -219,12 +219,21 @@ fn flow(line: usize, text: &str) -> Parsed<Flow> {
     let (proto, from) = left.trim().split_once(char::is_whitespace).ok_or(FORM)?;
     let (to, port) = at(to.trim())?;
     let from = Symbol::parse(from.trim()).ok_or("unknown address symbol")?;
-    let (expected, other) =
-        expected.split_once('|').map_or((expected, None), |(all, some)| (all, Some(some)));
-    let in_nftables = |text: &str| {
-        let expected = text.trim().strip_prefix("nftables ").ok_or("`| nftables EXPECTED` expected")?;
-        expectation(expected.trim())
-    };
+    let mut all = expected.split('|');
+    let expected = all.next().ok_or(FORM)?;
+    let (mut in_nftables, mut in_ipvs) = (None, None);
+    for other in all {
+        const OTHER: &str = "`| nftables EXPECTED` or `| ipvs EXPECTED` expected, each once";
+        let (mode, expected) = other.trim().split_once(' ').ok_or(OTHER)?;
+        let place = match mode {
+            "nftables" => &mut in_nftables,
+            "ipvs" => &mut in_ipvs,
+            _ => return Err(OTHER),
+        };
+        if place.replace(expectation(expected.trim())?).is_some() {
+            return Err(OTHER);
+        }
+    }
     Ok(Flow {
         line,
         protocol: protocol(proto)?,
@@ -232,7 +241,8 @@ fn flow(line: usize, text: &str) -> Parsed<Flow> {
         to,
         port,
         expected: expectation(expected.trim())?,
-        expected_in_nftables: other.map(in_nftables).transpose()?,
+        expected_in_nftables: in_nftables,
+        expected_in_ipvs: in_ipvs,
     })
 }
 
@@ -286,15 +296,22 @@ mod tests {
     }
 
     #[test]
-    fn nftables_may_differ() {
-        use super::super::Mode::{Iptables, Nftables};
+    fn modes_may_differ() {
+        use super::super::Mode::{Iptables, Ipvs, Nftables};
         let one = |text: &str| flow(1, text);
         let flow = one("tcp n1 -> localhost:1 : n1.1@node | nftables untouched").unwrap();
         assert!(matches!(flow.expected_in(Iptables), Expected::Pods(_)));
         assert_eq!(flow.expected_in(Nftables), &Expected::Untouched);
         let same = one("tcp n1 -> localhost:1 : drop").unwrap();
         assert_eq!(same.expected_in(Nftables), same.expected_in(Iptables));
-        assert!(one("tcp n1 -> localhost:1 : drop | ipvs drop").is_err());
+        let both = one("tcp n1 -> n1:1 : drop | nftables reject | ipvs untouched").unwrap();
+        assert_eq!(
+            (both.expected_in(Nftables), both.expected_in(Ipvs)),
+            (&Expected::Reject, &Expected::Untouched)
+        );
+        assert_eq!(flow.expected_in(Ipvs), flow.expected_in(Iptables));
+        assert!(one("tcp n1 -> localhost:1 : drop | iptables drop").is_err());
+        assert!(one("tcp n1 -> localhost:1 : drop | ipvs drop | ipvs drop").is_err());
         assert!(one("tcp n1 -> localhost:1 : drop | nftables").is_err());
     }
 

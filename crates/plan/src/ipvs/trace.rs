@@ -1,7 +1,7 @@
 //! The packet tracer: a packet passes the table, and IPVS in the midst of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{Planner, Server};
 use crate::nft::element::{Key, Place};
@@ -30,13 +30,18 @@ impl Planner {
 }
 
 impl Whole {
+    /// The addresses of our link.
+    pub fn virtual_ips(&self) -> impl Iterator<Item = IpAddr> {
+        self.ruleset.elements.keys().filter_map(|place| match place {
+            Place { set: Set::VirtualIps, key: Key::Address(ip) } => Some(*ip),
+            _ => None,
+        })
+    }
+
     /// Where a packet goes: through the rules, and what the virtual servers do with it.
     pub fn trace(&self, node: &NodeAddresses, packet: &Packet) -> Answer {
         let mut own = node.clone();
-        own.extend(self.ruleset.elements.keys().filter_map(|place| match place {
-            Place { set: Set::VirtualIps, key: Key::Address(ip) } => Some(*ip),
-            _ => None,
-        }));
+        own.extend(self.virtual_ips());
         let destinations = |at: SocketAddr| {
             let server = Server { address: at.ip(), protocol: packet.protocol, port: at.port() };
             self.servers.get(&server).map(|to| to.iter().copied().collect()).unwrap_or_default()
