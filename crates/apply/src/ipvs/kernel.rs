@@ -108,6 +108,13 @@ impl Kernel {
                     retired.forget(id, to.at);
                     again.push(Command::SetDestination(id, to));
                 }
+                (Some(Errno::EEXIST), Command::AddService(service)) => {
+                    again.push(Command::SetService(service));
+                }
+                // What it belongs to went away meanwhile: nobody's fault.
+                (Some(errno @ (Errno::ENOENT | Errno::ESRCH)), command) => {
+                    refused.get_or_insert_with(|| failed(&command, errno, None));
+                }
                 (Some(errno), command) => {
                     refused.get_or_insert_with(|| failed(&command, errno, owner));
                 }
