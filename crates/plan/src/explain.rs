@@ -11,6 +11,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use switchyard_model::{Family, PortKey, ServicePort, ServicePortName, TrafficPolicy};
@@ -19,7 +20,8 @@ pub use endpoints::{Exclusion, Judged, Source, Standing};
 
 use crate::book::Book;
 use crate::route::{
-    Branch, Client, Frontend, FrontendAddress, FrontendKind, Pool, PortRoutes, Route, Verdict, source_ranges,
+    Branch, Client, Frontend, FrontendAddress, FrontendKind, Masquerade, Pool, PortRoutes, Route, Verdict,
+    source_ranges,
 };
 use crate::trace::{Answer, NodeAddresses, Packet, Seen, is_local_pod, is_own};
 
@@ -34,6 +36,9 @@ pub enum Manners<'a> {
         /// Where cluster IPs come from.
         service_cidrs: &'a [IpNet],
     },
+    /// Every port of an address that only Services have is rejected unless one names it; a frontend has one list of endpoints for all
+    /// its clients; what the node itself sends to a cluster IP gets another source.
+    Balanced,
     /// As strict, and the process itself dials the endpoints.
     Relayed {
         /// Where cluster IPs come from.
@@ -46,6 +51,7 @@ impl<'a> Manners<'a> {
     fn service_cidrs(self) -> Option<&'a [IpNet]> {
         match self {
             Self::Lenient => None,
+            Self::Balanced => Some(&[]),
             Self::Strict { service_cidrs } | Self::Relayed { service_cidrs } => Some(service_cidrs),
         }
     }
@@ -137,7 +143,9 @@ pub fn explain<'a>(place: Place<'a>, packet: &Packet) -> Explanation<'a> {
 /// The frontends that the packet may hit, in order.
 fn dialled(place: Place<'_>, packet: &Packet) -> impl Iterator<Item = Frontend> {
     let at = |address| Frontend { address, protocol: packet.protocol, port: packet.port };
-    let is_node_port = is_own(place.node, packet.destination)
+    let is_virtual = place.manners == Manners::Balanced && !owners(place, packet.destination).is_empty();
+    let is_node_port = !is_virtual
+        && is_own(place.node, packet.destination)
         && place.book.settings().serves_node_ports_on(packet.destination);
     let node_port = is_node_port.then(|| at(FrontendAddress::Node(Family::of(packet.destination))));
     std::iter::once(at(FrontendAddress::Ip(packet.destination))).chain(node_port)
@@ -152,6 +160,7 @@ fn follow<'a>(place: Place<'a>, routes: &PortRoutes<'a>, route: &Route, packet: 
     let Some(branch) = route.branches.iter().find(fits) else {
         return Explanation { answer: Answer::Untouched, reason: Reason::NotOurs, hit: None };
     };
+    let branch = &branch_for_all(place, routes, route.kind, *branch, packet);
     let allowed_sources = allowed_sources(place, routes.port, route);
     let is_allowed =
         allowed_sources.is_empty() || allowed_sources.iter().any(|range| range.contains(&packet.source));
@@ -176,6 +185,27 @@ fn follow<'a>(place: Place<'a>, routes: &PortRoutes<'a>, route: &Route, packet: 
         endpoints,
     };
     Explanation { answer, reason, hit: Some(hit) }
+}
+
+/// What the mode makes of a branch.
+fn branch_for_all(
+    place: Place<'_>,
+    routes: &PortRoutes<'_>,
+    kind: FrontendKind,
+    mut branch: Branch,
+    packet: &Packet,
+) -> Branch {
+    if place.manners != Manners::Balanced {
+        return branch;
+    }
+    let is_local = policy(routes.port, kind) == TrafficPolicy::Local && !routes.choice.local.is_empty();
+    if is_local && matches!(branch.verdict, Verdict::Pick(_)) {
+        branch.verdict = Verdict::Pick(Pool::Local);
+    }
+    if kind == FrontendKind::ClusterIp && packet.interface.is_none() {
+        branch.masquerade = Masquerade::Always;
+    }
+    branch
 }
 
 fn allowed_sources(place: Place<'_>, port: &ServicePort, route: &Route) -> Vec<IpNet> {
@@ -217,7 +247,7 @@ fn stray<'a>(place: Place<'a>, packet: &Packet) -> Explanation<'a> {
         |ranges: &[IpNet]| ranges.iter().find(|range| range.contains(&packet.destination)).copied();
     let (answer, reason) = match place.manners.service_cidrs() {
         None => (Answer::Untouched, near_miss(place, packet)),
-        Some(ranges) => match (owners_of_cluster_ip(place.book, packet.destination), unallocated(ranges)) {
+        Some(ranges) => match (owners(place, packet.destination), unallocated(ranges)) {
             (owners, _) if !owners.is_empty() => (Answer::Reject, Reason::NoSuchPort(owners)),
             (_, Some(range)) => (Answer::Drop, Reason::Unallocated(range)),
             (_, None) => (Answer::Untouched, near_miss(place, packet)),
@@ -239,6 +269,17 @@ fn near_miss(place: Place<'_>, packet: &Packet) -> Reason {
         Some(port) if is_own(place.node, packet.destination) => Reason::NotOnThisAddress(port.name.clone()),
         _ => Reason::NotOurs,
     }
+}
+
+/// Who has an address of which the mode refuses other ports.
+fn owners(place: Place<'_>, ip: IpAddr) -> Vec<(ServicePortName, u16)> {
+    if place.manners != Manners::Balanced {
+        return owners_of_cluster_ip(place.book, ip);
+    }
+    let names = |port: &&Arc<ServicePort>| {
+        port.cluster_ip == ip || port.external_ips.contains(&ip) || port.load_balancer_ips.contains(&ip)
+    };
+    place.book.ports().values().filter(names).map(|port| (port.name.clone(), port.port)).collect()
 }
 
 /// Looks at every service port: somebody asked, and waits.

@@ -83,7 +83,11 @@ impl Planner {
             ],
             Self::Ipvs(planner) => {
                 let whole = planner.whole();
-                vec![("ipvs", whole.trace(node, &from_virtual_address(&whole, packet)))]
+                let place = Place { book: planner.book(), node, manners: Manners::Balanced };
+                vec![
+                    ("explanation", explain(place, packet).answer),
+                    ("ipvs", whole.trace(node, &from_virtual_address(&whole, packet))),
+                ]
             }
             Self::Nftables(planner) => {
                 let manners = Manners::Strict { service_cidrs: &planner.config().service_cidrs };

@@ -16,6 +16,7 @@ use switchyard_netlink::nftables::{CommitError, Generation, Nft};
 use switchyard_netlink::route::Routes;
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::ipvs::planner::{Held, Planner};
 use switchyard_plan::ipvs::steps::Steps;
@@ -126,6 +127,10 @@ impl crate::Mode for IpvsMode {
         if self.kernel.addresses().map_or(true, |found| found.own != self.planner.config().own) {
             self.trust = Trust::Unknown;
         }
+    }
+
+    fn manners(&self) -> Manners<'_> {
+        Manners::Balanced
     }
 
     fn distrust(&mut self) {
