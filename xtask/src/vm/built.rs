@@ -78,6 +78,11 @@ pub(super) fn build(root: &Path, options: &Options) -> Result<Built> {
     let wanted = wanted(root, &options.tests)?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
+    // What `cargo run` says of this package; build scripts that look at it would make cargo build half of the dependencies anew.
+    let of_this_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| of_this_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command.args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
     match options.scope {
         Scope::Workspace => command.arg("--workspace"),
