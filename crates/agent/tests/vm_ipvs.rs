@@ -106,7 +106,7 @@ fn a_restart_writes_nothing_and_connections_stay() {
 fn a_connection_outlives_its_endpoint_and_new_ones_go_elsewhere() {
     let Some(world) = running(
         "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\n\
-         service dns cluster.2:53/udp\nendpoint dns n1.1:8080",
+         service dns cluster.2:53/udp\nendpoint dns n1.1:8080/udp",
         &["--ipvs-tcpfin-timeout=1s"],
     ) else {
         return;
@@ -118,7 +118,7 @@ fn a_connection_outlives_its_endpoint_and_new_ones_go_elsewhere() {
     world.wait_for_answer("n1.9", Udp, "cluster.2:53", &["n1.1"]);
     world.write(
         "then it moves\nremove endpoint web n1.1:8080\nendpoint web n2.1:8080\n\
-         remove endpoint dns n1.1:8080\nendpoint dns n2.1:8080",
+         remove endpoint dns n1.1:8080\nendpoint dns n2.1:8080/udp",
     );
     world.settle();
     world.wait_for_answer("n1.9", Tcp, "cluster.1:80", &["n2.1"]);
