@@ -157,7 +157,7 @@ fn play(
         report.flows += step.flows.iter().map(|flow| flow.families().len()).sum::<usize>();
         report.failures.extend(stage.failures(scenario, step, variant.mode(), patience));
         if let Some(agent) = &agent {
-            report.failures.extend(explained::failures(agent, scenario, step, variant.mode())?);
+            report.failures.extend(explained::failures(agent, scenario, step, variant.mode(), patience)?);
         }
     }
     if let Some(agent) = agent {

@@ -1,6 +1,7 @@
 //! `switchyard explain` about the flows of a scenario: it must say what the packets did.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::Value;
@@ -10,16 +11,27 @@ use switchyard_model::Family;
 
 use crate::common::proxy::Agent;
 
-/// What the answers say that the packets did not do. The packets were sent before, so the agent knows all objects.
+/// What the answers say that the packets did not do. The agent may learn of the last change a moment after the first packets of a step,
+/// if those happen to go where they should already before.
 pub(crate) fn failures(
     agent: &Agent,
     scenario: &Scenario,
     step: &Step,
     mode: Mode,
+    patience: Duration,
 ) -> anyhow::Result<Vec<String>> {
+    let end = Instant::now() + patience;
+    loop {
+        let failures = failures_now(agent, scenario, step, mode)?;
+        if failures.is_empty() || Instant::now() >= end {
+            return Ok(failures);
+        }
+    }
+}
+
+fn failures_now(agent: &Agent, scenario: &Scenario, step: &Step, mode: Mode) -> anyhow::Result<Vec<String>> {
     let mut failures = Vec::new();
     for flow in &step.flows {
-        // Only packets that pass n1 are its business; the lab's second node has no proxy.
         for family in flow.families() {
             let (said, expected) = (said(agent, flow, *family)?, expected(flow, mode, *family));
             if said != expected {
