@@ -23,6 +23,7 @@ mod sets;
 mod slots;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tries;
 pub(crate) mod writer;
 
 use switchyard_model::Family;

@@ -35,6 +35,7 @@ pub mod planner;
 pub mod port;
 pub mod rule;
 pub mod shape;
+pub(crate) mod shared;
 pub mod slots;
 pub mod sticky;
 mod text;

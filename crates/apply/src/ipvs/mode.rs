@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use switchyard_model::Family;
 use switchyard_netlink::ipvs::Ipvs;
-use switchyard_netlink::nftables::{CommitError, Generation, Nft};
+use switchyard_netlink::nftables::{Generation, Nft};
 use switchyard_netlink::route::Routes;
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
@@ -20,21 +20,16 @@ use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::ipvs::planner::{Held, Planner};
 use switchyard_plan::ipvs::steps::Steps;
-use switchyard_plan::nft::ops::{Change, Op};
+use switchyard_plan::nft::ops::Change;
 use switchyard_plan::settings::Settings;
 
 use super::kernel::Kernel;
 use super::retired::Retired;
 use crate::nft::Layout;
 use crate::nft::observe::{self, Observed};
+use crate::nft::tries::{Outcome, Race, try_until_written};
 use crate::nft::writer::{Failed, Writer};
 use crate::report::{Failure, Kind, Progress, Refused, Report};
-
-/// How often a sync starts over because another program wrote meanwhile, or a step was refused.
-const MAX_TRIES: usize = 64;
-
-/// How many of these tries are spoiled by other programs before their writes are not waited out any more.
-const MAX_RACES: usize = 4;
 
 /// The sockets that this mode writes through.
 #[derive(Debug)]
@@ -191,25 +186,13 @@ impl IpvsMode {
         self.kernel.look_at_retired(&mut self.retired, report)
     }
 
-    /// Reads, compares and writes, again if somebody else wrote meanwhile or a culprit was set aside.
     fn full(&mut self, report: &mut Report) {
-        let mut races = 0;
-        for _ in 0..MAX_TRIES {
-            match self.full_once(races < MAX_RACES, report) {
-                Ok(()) if !self.writer.take_doubt() => return,
-                Ok(()) => {}
-                Err(Failed { cause: Failure::Commit(CommitError::Raced), .. }) => races += 1,
-                Err(Failed { culprit: Some(_), .. }) => {}
-                Err(Failed { cause, culprit: None }) => {
-                    report.failure = Some(cause);
-                    return;
-                }
-            }
-        }
-        report.failure = Some(Failure::Commit(CommitError::Raced));
+        try_until_written(report, |race, report| {
+            self.full_once(race, report).map(|()| Outcome::of(self.writer.take_doubt()))
+        });
     }
 
-    fn full_once(&mut self, avoids_races: bool, report: &mut Report) -> Result<(), Failed> {
+    fn full_once(&mut self, race: Race, report: &mut Report) -> Result<(), Failed> {
         let family = self.family();
         // Everything is looked at from here on, whatever was missed before.
         self.writer.take_doubt();
@@ -217,7 +200,7 @@ impl IpvsMode {
         if self.planner.config().own != addresses.own {
             self.planner.reset(|_, config| config.own = addresses.own);
         }
-        let generation = Some(self.writer.nft().generation()?).filter(|_| avoids_races);
+        let generation = Some(self.writer.nft().generation()?).filter(|_| race == Race::Avoided);
         let chains = self.planner.chains();
         let observed = observe::observe(self.writer.nft(), family, Layout::IPVS, &chains)?;
         report.planned += self.planner.book().ports().len();
@@ -233,12 +216,11 @@ impl IpvsMode {
                 held.table = Some(table);
             }
             Observed::Nothing => {
-                self.load(&[], generation, report).inspect_err(|failed| self.blame(failed, report))?;
+                self.load(&[], generation, report)?;
                 generation = None;
             }
             Observed::Table(_) | Observed::Foreign => {
-                self.load(&[Change::DeleteTable], generation, report)
-                    .inspect_err(|failed| self.blame(failed, report))?;
+                self.load(&[Change::DeleteTable], generation, report)?;
                 generation = None;
             }
         }
@@ -253,19 +235,8 @@ impl IpvsMode {
         generation: Option<Generation>,
         report: &mut Report,
     ) -> Result<(), Failed> {
-        let planner = &self.planner;
-        let everything = |each: &mut dyn FnMut(Op)| {
-            before.iter().for_each(|change| each(Op { change: change.clone(), owner: None }));
-            planner.everything(each);
-        };
-        match self.writer.stream(everything, generation, report) {
-            Err(failed) if failed.may_be_sent_otherwise() => {
-                let mut ops = Vec::new();
-                everything(&mut |op| ops.push(op));
-                self.writer.write(&ops, generation, report)
-            }
-            done => done,
-        }
+        let written = self.writer.load(before, |each| self.planner.everything(each), generation, report);
+        written.inspect_err(|failed| self.blame(failed, report))
     }
 
     fn write(

@@ -13,35 +13,20 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use switchyard_model::{Family, ServicePortName};
-use switchyard_netlink::nftables::{CommitError, Generation, Nft};
+use switchyard_netlink::nftables::Nft;
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
 use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
-use switchyard_plan::nft::ops::{Change, Op};
+use switchyard_plan::nft::ops::Change;
 use switchyard_plan::nft::planner::Planner;
 use switchyard_plan::settings::Settings;
 
 use super::Layout;
 use super::observe::{self, Observed};
+use super::tries::{Outcome, Race, try_until_written};
 use super::writer::{Failed, Writer};
-use crate::report::{Failure, Kind, Progress, Refused, Report};
-
-/// How often a sync starts over because another program wrote to nf_tables meanwhile, or an element was refused.
-const MAX_TRIES: usize = 64;
-
-/// How many of these tries are spoiled by other programs before their writes are not waited out any more: one that writes
-/// to its own tables all the time must not keep us from writing ours.
-const MAX_RACES: usize = 4;
-
-/// Whether a transaction holds if another program wrote since the kernel was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Race {
-    /// It does not, whatever the other program wrote.
-    Avoided,
-    /// It does. If our table was written to, the changes do not fit, or the listener tells.
-    Accepted,
-}
+use crate::report::{Kind, Progress, Refused, Report};
 
 /// Whether what the kernel holds is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,23 +172,10 @@ impl NftMode {
         report
     }
 
-    /// Reads, compares and writes, again if somebody else wrote meanwhile or a culprit was set aside.
     fn full(&mut self, report: &mut Report) {
-        let mut races = 0;
-        for _ in 0..MAX_TRIES {
-            let race = if races < MAX_RACES { Race::Avoided } else { Race::Accepted };
-            match self.full_once(race, report) {
-                Ok(()) if !self.writer.take_doubt() => return,
-                Ok(()) => {}
-                Err(Failed { cause: Failure::Commit(CommitError::Raced), .. }) => races += 1,
-                Err(Failed { culprit: Some(_), .. }) => {}
-                Err(Failed { cause, culprit: None }) => {
-                    report.failure = Some(cause);
-                    return;
-                }
-            }
-        }
-        report.failure = Some(Failure::Commit(CommitError::Raced));
+        try_until_written(report, |race, report| {
+            self.full_once(race, report).map(|()| Outcome::of(self.writer.take_doubt()))
+        });
     }
 
     fn full_once(&mut self, race: Race, report: &mut Report) -> Result<(), Failed> {
@@ -214,37 +186,19 @@ impl NftMode {
         let observed = observe::observe(self.writer.nft(), family, Layout::NFTABLES, &self.planner.chains())?;
         report.planned += self.planner.book().ports().len();
         let written = match observed {
-            Observed::Nothing => self.load(&[], generation, report),
-            Observed::Foreign => self.load(&[Change::DeleteTable], generation, report),
+            Observed::Nothing => {
+                self.writer.load(&[], |each| self.planner.everything(each), generation, report)
+            }
+            Observed::Foreign => {
+                let before = [Change::DeleteTable];
+                self.writer.load(&before, |each| self.planner.everything(each), generation, report)
+            }
             Observed::Table(held) => {
                 self.planner.adopt(&held);
                 self.writer.write(&self.planner.repair(held), generation, report)
             }
         };
         written.inspect_err(|failed| self.blame(failed, report))
-    }
-
-    /// The first write, after `before`.
-    fn load(
-        &mut self,
-        before: &[Change],
-        generation: Option<Generation>,
-        report: &mut Report,
-    ) -> Result<(), Failed> {
-        let planner = &self.planner;
-        let everything = |each: &mut dyn FnMut(Op)| {
-            before.iter().for_each(|change| each(Op { change: change.clone(), owner: None }));
-            planner.everything(each);
-        };
-        let streamed = self.writer.stream(everything, generation, report);
-        match streamed {
-            Err(failed) if failed.may_be_sent_otherwise() => {
-                let mut ops = Vec::new();
-                everything(&mut |op| ops.push(op));
-                self.writer.write(&ops, generation, report)
-            }
-            done => done,
-        }
     }
 
     /// Sets the service port aside whose change was refused, if it was somebody's.

@@ -96,6 +96,28 @@ impl Writer {
         std::mem::take(&mut self.is_doubtful)
     }
 
+    /// The first write: `before`, then everything that `everything` hands over; in parts if it does not go in one.
+    pub(crate) fn load(
+        &mut self,
+        before: &[Change],
+        everything: impl Fn(&mut dyn FnMut(Op)),
+        after: Option<Generation>,
+        report: &mut Report,
+    ) -> Result<(), Failed> {
+        let all = |each: &mut dyn FnMut(Op)| {
+            before.iter().for_each(|change| each(Op::everybodys(change.clone())));
+            everything(each);
+        };
+        match self.stream(all, after, report) {
+            Err(failed) if failed.may_be_sent_otherwise() => {
+                let mut ops = Vec::new();
+                all(&mut |op| ops.push(op));
+                self.write(&ops, after, report)
+            }
+            done => done,
+        }
+    }
+
     /// Everything that `fill` hands over, in one transaction.
     pub(crate) fn stream(
         &mut self,

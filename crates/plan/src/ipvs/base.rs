@@ -12,7 +12,7 @@
 use switchyard_model::Family;
 
 use super::Config;
-use crate::nft::base::{Base, Chain, Hook, Kind, REJECT, firewall_check};
+use crate::nft::base::{Chain, Hook, Kind, REJECT, any, base, firewall_check, new};
 use crate::nft::names::Set;
 use crate::nft::rule::{FRONTEND, Field, Is, NODE_PORT, Rule, SetName, Statement, Verdict};
 use crate::nft::shape::from_local_pods;
@@ -53,14 +53,6 @@ pub fn chains(config: &Config, settings: &Settings) -> Vec<Chain> {
 }
 
 fn hooks() -> Vec<Chain> {
-    let jump = |to: &str| Statement::Verdict(Verdict::Jump(to.to_owned()));
-    let new = |to: &str| Rule::new([Statement::New, jump(to)]);
-    let any = |to: &str| Rule::new([jump(to)]);
-    let base = |name: &str, kind, hook, priority, rules| Chain {
-        name: name.to_owned(),
-        base: Some(Base { kind, hook, priority }),
-        rules,
-    };
     use Hook::{Input, Output, Postrouting, Prerouting};
     let early = || vec![new("firewall-check"), new("endpoints-check")];
     vec![

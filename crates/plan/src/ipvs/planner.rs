@@ -16,6 +16,7 @@ use crate::nft::names::Set;
 use crate::nft::ops::{Change, Op as RuleOp};
 use crate::nft::planner::Ruleset;
 use crate::nft::port::Silent;
+use crate::nft::shared::Shared;
 use crate::route::{Frontend, FrontendAddress, frontends};
 
 mod repair;
@@ -41,14 +42,14 @@ pub struct Planner {
     config: Config,
     book: Book,
     /// How many service ports need each element that several may need.
-    shared: BTreeMap<Place, usize>,
+    shared: Shared,
     silent: Silent,
 }
 
 impl Planner {
     /// A planner over a book. What is in the book already is not written yet.
     pub fn new(config: Config, book: Book) -> Self {
-        let mut planner = Self { config, book, shared: BTreeMap::new(), silent: Silent::default() };
+        let mut planner = Self { config, book, shared: Shared::default(), silent: Silent::default() };
         planner.recount();
         planner
     }
@@ -117,10 +118,9 @@ impl Planner {
             each(None, Place { set: Set::NodePortIps, key: Key::Address(ip) }, Data::None);
         }
         let mut seen: BTreeSet<Place> = BTreeSet::new();
-        let is_needed_twice = |place: &Place| self.shared.get(place).is_some_and(|count| *count > 1);
         for (name, port) in self.book.ports() {
             for (place, data) in self.needs(port).elements {
-                if !is_needed_twice(&place) || seen.insert(place) {
+                if !self.shared.is_needed_twice(&place) || seen.insert(place) {
                     each(Some(name), place, data);
                 }
             }
@@ -160,14 +160,12 @@ impl Planner {
 
     /// Works out shared elements and silent service ports from the book.
     fn recount(&mut self) {
-        let mut shared: BTreeMap<Place, usize> = BTreeMap::new();
+        let mut shared = Shared::default();
         let mut silent = Silent::default();
         for port in self.book.ports().values() {
             let needs = self.needs(port);
             silent += needs.silent;
-            for place in needs.elements.into_keys().filter(|place| place.set.is_shared_by_ports()) {
-                *shared.entry(place).or_default() += 1;
-            }
+            shared.count(&needs.elements);
         }
         (self.shared, self.silent) = (shared, silent);
     }
@@ -188,52 +186,15 @@ impl Planner {
         // All deletions before all additions: a frontend may pass from one service port to another.
         for name in &names {
             let (old, new) = pair(name);
-            self.delete_elements(name, old, new, &mut rules);
+            self.shared.delete(name, &old.elements, &new.elements, &mut rules);
         }
         for name in &names {
             let (old, new) = pair(name);
-            self.add_elements(name, old, new, &mut rules);
+            self.shared.add(name, &old.elements, &new.elements, &mut rules);
         }
         put_rules(rules, &mut steps);
         steps
     }
-
-    fn delete_elements(&mut self, name: &ServicePortName, old: &Needs, new: &Needs, rules: &mut Vec<RuleOp>) {
-        for (place, data) in &old.elements {
-            if new.elements.get(place) == Some(data) {
-                continue;
-            }
-            if place.set.is_shared_by_ports() {
-                let left = self.shared.get(place).copied().unwrap_or_default().saturating_sub(1);
-                if left > 0 {
-                    self.shared.insert(*place, left);
-                    continue;
-                }
-                self.shared.remove(place);
-            }
-            rules.push(of(name, Change::DeleteElement(*place)));
-        }
-    }
-
-    fn add_elements(&mut self, name: &ServicePortName, old: &Needs, new: &Needs, rules: &mut Vec<RuleOp>) {
-        for (place, data) in &new.elements {
-            if old.elements.get(place) == Some(data) {
-                continue;
-            }
-            if place.set.is_shared_by_ports() {
-                let count = self.shared.entry(*place).or_default();
-                *count += 1;
-                if *count > 1 {
-                    continue;
-                }
-            }
-            rules.push(of(name, Change::AddElement(*place, data.clone())));
-        }
-    }
-}
-
-fn of(name: &ServicePortName, change: Change) -> RuleOp {
-    RuleOp { change, owner: Some(name.clone()) }
 }
 
 type Owned<'a> = BTreeMap<Server, (&'a ServicePortName, &'a Content)>;

@@ -86,15 +86,22 @@ pub fn chains(config: &Config, settings: &Settings) -> Vec<Chain> {
     all
 }
 
+/// A chain that the kernel calls.
+pub(crate) fn base(name: &str, kind: Kind, hook: Hook, priority: i32, rules: Vec<Rule>) -> Chain {
+    Chain { name: name.to_owned(), base: Some(Base { kind, hook, priority }), rules }
+}
+
+/// Sends every packet to a chain, and back.
+pub(crate) fn any(to: &str) -> Rule {
+    Rule::new([Statement::Verdict(Verdict::Jump(to.to_owned()))])
+}
+
+/// Sends packets of new connections to a chain, and back.
+pub(crate) fn new(to: &str) -> Rule {
+    Rule::new([Statement::New, Statement::Verdict(Verdict::Jump(to.to_owned()))])
+}
+
 fn hooks() -> Vec<Chain> {
-    let jump = |to: &str| Statement::Verdict(Verdict::Jump(to.to_owned()));
-    let new = |to: &str| Rule::new([Statement::New, jump(to)]);
-    let any = |to: &str| Rule::new([jump(to)]);
-    let base = |name: &str, kind, hook, priority, rules| Chain {
-        name: name.to_owned(),
-        base: Some(Base { kind, hook, priority }),
-        rules,
-    };
     let checks = || vec![new("service-endpoints-check"), new("cluster-ips-check")];
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
     vec![

@@ -43,6 +43,18 @@ pub struct Op {
     pub owner: Option<ServicePortName>,
 }
 
+impl Op {
+    /// A change of a service port.
+    pub fn of(name: &ServicePortName, change: Change) -> Self {
+        Self { change, owner: Some(name.clone()) }
+    }
+
+    /// A change of everybody's.
+    pub fn everybodys(change: Change) -> Self {
+        Self { change, owner: None }
+    }
+}
+
 /// Text for golden tests and logs, one line per change.
 pub fn to_text(ops: &[Op], family: Family) -> String {
     let mut text = String::new();

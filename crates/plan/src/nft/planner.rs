@@ -15,6 +15,7 @@ use super::names::Set;
 use super::ops::{Change, Op};
 use super::port::{Needs, Silent, needs};
 use super::shape::Shape;
+use super::shared::Shared;
 use super::slots::Slots;
 use crate::book::{Book, PortChanges, Replaced};
 use crate::settings::NodePortAddresses;
@@ -52,7 +53,7 @@ pub struct Planner {
     /// How many frontends lead to each shape.
     shapes: BTreeMap<Shape, usize>,
     /// How many service ports need each element that several may need.
-    shared: BTreeMap<Place, usize>,
+    shared: Shared,
     /// Service ports with more endpoints than slots, and how many were left out.
     left_out: BTreeMap<ServicePortName, usize>,
     silent: Silent,
@@ -66,7 +67,7 @@ impl Planner {
             book,
             slots: HashMap::new(),
             shapes: BTreeMap::new(),
-            shared: BTreeMap::new(),
+            shared: Shared::default(),
             left_out: BTreeMap::new(),
             silent: Silent::default(),
         };
@@ -195,7 +196,7 @@ impl Planner {
         slots.reserve(book.ports().len());
         left_out.clear();
         shapes.clear();
-        shared.clear();
+        *shared = Shared::default();
         *silent = Silent::default();
         for (name, port) in book.ports() {
             let routes = book.routes(port);
@@ -204,11 +205,9 @@ impl Planner {
             note_left_out(left_out, name, &settled);
             slots.insert(name.clone(), settled);
             *silent += needs.silent;
+            shared.count(&needs.elements);
             for shape in needs.shapes {
                 *shapes.entry(shape).or_default() += 1;
-            }
-            for place in needs.elements.into_keys().filter(|p| p.set.is_shared_by_ports()) {
-                *shared.entry(place).or_default() += 1;
             }
         }
     }
@@ -223,7 +222,7 @@ impl Planner {
         let (new_shapes, old_shapes) = self.count_shapes(before, after);
         let mut ops: Vec<Op> = Vec::new();
         for shape in new_shapes {
-            ops.push(everybodys(Change::AddChain(self.shape_chain(shape))));
+            ops.push(Op::everybodys(Change::AddChain(self.shape_chain(shape))));
         }
         let none = Needs::default();
         let names: BTreeSet<&ServicePortName> = before.keys().chain(after.keys()).collect();
@@ -235,18 +234,18 @@ impl Planner {
         // All deletions before all additions: a frontend may pass from one service port to another.
         for name in &names {
             let (old, new) = pair(name);
-            self.delete_elements(name, old, new, &mut ops);
+            self.shared.delete(name, &old.elements, &new.elements, &mut ops);
         }
         for name in &names {
             let (old, new) = pair(name);
-            self.add_elements(name, old, new, &mut ops);
+            self.shared.add(name, &old.elements, &new.elements, &mut ops);
         }
         for name in &names {
             let (old, new) = pair(name);
             delete_sticky(name, old, new, &mut ops);
         }
         for shape in old_shapes {
-            ops.push(everybodys(Change::DeleteChain(shape.name())));
+            ops.push(Op::everybodys(Change::DeleteChain(shape.name())));
         }
         ops
     }
@@ -277,39 +276,6 @@ impl Planner {
         }
         (new, old)
     }
-
-    fn delete_elements(&mut self, name: &ServicePortName, old: &Needs, new: &Needs, ops: &mut Vec<Op>) {
-        for (place, data) in &old.elements {
-            if new.elements.get(place) == Some(data) {
-                continue;
-            }
-            if place.set.is_shared_by_ports() {
-                let left = self.shared.get(place).copied().unwrap_or_default().saturating_sub(1);
-                if left > 0 {
-                    self.shared.insert(*place, left);
-                    continue;
-                }
-                self.shared.remove(place);
-            }
-            ops.push(of(name, Change::DeleteElement(*place)));
-        }
-    }
-
-    fn add_elements(&mut self, name: &ServicePortName, old: &Needs, new: &Needs, ops: &mut Vec<Op>) {
-        for (place, data) in &new.elements {
-            if old.elements.get(place) == Some(data) {
-                continue;
-            }
-            if place.set.is_shared_by_ports() {
-                let count = self.shared.entry(*place).or_default();
-                *count += 1;
-                if *count > 1 {
-                    continue;
-                }
-            }
-            ops.push(of(name, Change::AddElement(*place, data.clone())));
-        }
-    }
 }
 
 fn note_left_out(all: &mut BTreeMap<ServicePortName, usize>, name: &ServicePortName, slots: &Slots) {
@@ -318,23 +284,15 @@ fn note_left_out(all: &mut BTreeMap<ServicePortName, usize>, name: &ServicePortN
     }
 }
 
-fn everybodys(change: Change) -> Op {
-    Op { change, owner: None }
-}
-
-fn of(name: &ServicePortName, change: Change) -> Op {
-    Op { change, owner: Some(name.clone()) }
-}
-
 fn add_sticky(name: &ServicePortName, old: &Needs, new: &Needs, ops: &mut Vec<Op>) {
     for set in new.sticky.sets.iter().filter(|set| !old.sticky.sets.contains(set)) {
-        ops.push(of(name, Change::AddClients(set.clone())));
+        ops.push(Op::of(name, Change::AddClients(set.clone())));
     }
     for chain in &new.sticky.chains {
         match old.sticky.chains.iter().find(|c| c.name == chain.name) {
-            None => ops.push(of(name, Change::AddChain(chain.clone()))),
+            None => ops.push(Op::of(name, Change::AddChain(chain.clone()))),
             Some(same) if same == chain => {}
-            Some(_) => ops.push(of(name, Change::ReplaceRules(chain.clone()))),
+            Some(_) => ops.push(Op::of(name, Change::ReplaceRules(chain.clone()))),
         }
     }
 }
@@ -343,12 +301,12 @@ fn add_sticky(name: &ServicePortName, old: &Needs, new: &Needs, ops: &mut Vec<Op
 fn delete_sticky(name: &ServicePortName, old: &Needs, new: &Needs, ops: &mut Vec<Op>) {
     for chain in old.sticky.chains.iter().rev() {
         if !new.sticky.chains.iter().any(|c| c.name == chain.name) {
-            ops.push(of(name, Change::DeleteChain(chain.name.clone())));
+            ops.push(Op::of(name, Change::DeleteChain(chain.name.clone())));
         }
     }
     for set in &old.sticky.sets {
         if !new.sticky.sets.iter().any(|s| s.name == set.name) {
-            ops.push(of(name, Change::DeleteClients(set.name.clone())));
+            ops.push(Op::of(name, Change::DeleteClients(set.name.clone())));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use switchyard_model::ServicePortName;
 
-use super::{Planner, Ruleset, everybodys, of};
+use super::{Planner, Ruleset};
 use crate::nft::base::Chain;
 use crate::nft::element::{Data, Key, Place};
 use crate::nft::names::Set;
@@ -60,7 +60,7 @@ impl Planner {
     /// last, so that nothing is served before everything is there, even if the changes do not fit into one transaction.
     pub fn everything(&self, each: &mut dyn FnMut(Op)) {
         let sets = Set::ALL.into_iter().map(Change::AddSet);
-        [Change::AddTable].into_iter().chain(sets).for_each(|change| each(everybodys(change)));
+        [Change::AddTable].into_iter().chain(sets).for_each(|change| each(Op::everybodys(change)));
         let wanted = self.wanted();
         for (name, seconds) in &wanted.clients {
             let set = ClientSet { name: name.clone(), seconds: *seconds };
@@ -92,14 +92,14 @@ impl Planner {
             _ => missing.push(Op { change: Change::AddElement(place, data), owner: owner.cloned() }),
         });
         // What is left is not wanted, or not with this value.
-        ops.extend(held.elements.keys().map(|place| everybodys(Change::DeleteElement(*place))));
+        ops.extend(held.elements.keys().map(|place| Op::everybodys(Change::DeleteElement(*place))));
         ops.extend(missing);
         let gone: BTreeMap<&String, &Chain> =
             held.chains.iter().filter(|(name, _)| !wanted.chains.contains_key(*name)).collect();
         let callers_first = callees_first(&gone).into_iter().rev();
-        ops.extend(callers_first.map(|chain| everybodys(Change::DeleteChain(chain.name.clone()))));
+        ops.extend(callers_first.map(|chain| Op::everybodys(Change::DeleteChain(chain.name.clone()))));
         for name in held.clients.keys().filter(|name| !wanted.clients.contains_key(*name)) {
-            ops.push(everybodys(Change::DeleteClients(name.clone())));
+            ops.push(Op::everybodys(Change::DeleteClients(name.clone())));
         }
         ops
     }
@@ -124,10 +124,9 @@ impl Planner {
     fn elements(&self, each: &mut dyn FnMut(Option<&ServicePortName>, Place, Data)) {
         self.without_ports().elements.into_iter().for_each(|(place, data)| each(None, place, data));
         let mut seen: HashSet<Place> = HashSet::new();
-        let is_needed_twice = |place: &Place| self.shared.get(place).is_some_and(|count| *count > 1);
         for (name, port) in self.book.ports() {
             for (place, data) in self.needs(port).elements {
-                if !is_needed_twice(&place) || seen.insert(place) {
+                if !self.shared.is_needed_twice(&place) || seen.insert(place) {
                     each(Some(name), place, data);
                 }
             }
@@ -139,8 +138,8 @@ impl Wanted<'_> {
     /// A change of a chain or a set of clients.
     fn op(&self, object: &str, change: Change) -> Op {
         match self.owners.get(object) {
-            Some(owner) => of(owner, change),
-            None => everybodys(change),
+            Some(owner) => Op::of(owner, change),
+            None => Op::everybodys(change),
         }
     }
 }
@@ -166,8 +165,8 @@ fn write_chains(held: &Ruleset, wanted: &Wanted<'_>, ops: &mut Vec<Op>) {
         match held.chains.get(&chain.name) {
             Some(old) if old.base != chain.base => {
                 // A base chain cannot move to another hook; nothing leads to it, so it can be made anew.
-                ops.push(everybodys(Change::DeleteChain(chain.name.clone())));
-                ops.push(everybodys(Change::AddChain(chain.clone())));
+                ops.push(Op::everybodys(Change::DeleteChain(chain.name.clone())));
+                ops.push(Op::everybodys(Change::AddChain(chain.clone())));
             }
             Some(old) if old.rules != chain.rules => {
                 ops.push(wanted.op(&chain.name, Change::ReplaceRules(chain.clone())));
