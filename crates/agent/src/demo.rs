@@ -52,14 +52,13 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<()> {
     let relay = relay::start(stage.node())?;
     let is_terminal = std::io::stdout().is_terminal();
     let look = Look::new(is_terminal && !flags.no_color);
+    // As it was called: it need not be where a shell looks.
+    let program = std::env::args().next().unwrap_or_else(|| "switchyard".to_owned());
     let notes = Notes {
         files: files.display().to_string(),
         metrics: format!("http://{relay}/metrics"),
         logs: scratch.path().display().to_string(),
-        ask: format!(
-            "switchyard explain --from 10.1.1.210 --to 10.96.0.20:80 --admin-socket {}/n1.sock",
-            scratch.path().display()
-        ),
+        ask: format!("{program} get services --admin-socket {}/n1.sock", scratch.path().display()),
     };
     let outcome = if flags.once {
         once(&mut stage, &look, &notes)
