@@ -21,6 +21,9 @@ use crate::descriptors::Permit;
 use crate::relay::{Origin, Shared};
 pub(crate) use pipe::Pipes;
 
+/// A connection that has lived for so long is worth the calls that keepalive costs; most are over by then.
+const SETTLED: Duration = Duration::from_secs(2);
+
 /// Rest after a failure to accept.
 const REST: Duration = Duration::from_millis(100);
 
@@ -113,9 +116,7 @@ fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
 async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permit: Permit) {
     match dial(&door, from).await {
         Some(target) => {
-            // What it is not told it finds out by itself, later.
-            let _ = prepare(&SockRef::from(&target));
-            if copy::both_ways(&client, &target, &door.shared.pipes).await.is_err() {
+            if serve_both(&client, &target, &door.shared).await.is_err() {
                 reset(&client);
                 reset(&target);
             }
@@ -125,9 +126,24 @@ async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permi
     door.shared.tallies.connections.end();
 }
 
+async fn serve_both(client: &TcpStream, target: &TcpStream, shared: &Shared) -> io::Result<()> {
+    // What the target's socket is not told it does without.
+    let _ = target.set_nodelay(true);
+    let mut copying = std::pin::pin!(copy::both_ways(client, target, &shared.pipes));
+    if let Ok(done) = tokio::time::timeout(SETTLED, &mut copying).await {
+        return done;
+    }
+    let _ = notice_absence(&SockRef::from(target));
+    copying.await
+}
+
 /// Sends without delay, and notices a peer that vanished. What a listener accepts inherits it.
 pub(crate) fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
+    notice_absence(socket)
+}
+
+fn notice_absence(socket: &Socket) -> io::Result<()> {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_PAUSE);
     socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_TRIES))
 }

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
@@ -21,8 +22,11 @@ use tokio::net::TcpStream;
 
 use super::pipe::{Pipe, Pipes};
 
-/// What is read at once through the buffer. A read that fills it asks for a pipe.
-const BUFFER: usize = 16 * 1024;
+/// What is read at once through the buffer.
+const BUFFER: usize = 64 * 1024;
+
+/// A read of so much asks for a pipe.
+const MUCH: usize = 16 * 1024;
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into());
@@ -44,18 +48,21 @@ enum Step {
 
 /// Copies until both directions have ended. An error is one of reading: the connection is broken.
 pub(super) async fn both_ways(one: &TcpStream, other: &TcpStream, pipes: &Pipes) -> io::Result<()> {
-    tokio::try_join!(one_way(one, other, pipes), one_way(other, one, pipes))?;
+    let is_last = AtomicBool::new(false);
+    let way = |from, to| one_way(from, to, &is_last, pipes);
+    tokio::try_join!(way(one, other), way(other, one))?;
     Ok(())
 }
 
-async fn one_way(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<()> {
+/// `is_last` once the other direction has come to its end.
+async fn one_way(from: &TcpStream, to: &TcpStream, is_last: &AtomicBool, pipes: &Pipes) -> io::Result<()> {
     let mut is_much = false;
     loop {
         from.readable().await?;
         if is_much && let Some(pipe) = pipes.borrow() {
             // Kept off the connection's own memory: most connections never come here.
             match Box::pin(through(pipe, from, to, pipes)).await? {
-                Step::End => return end(to),
+                Step::End => return end(to, is_last),
                 Step::Deaf => return Ok(()),
                 _ => is_much = false,
             }
@@ -63,22 +70,25 @@ async fn one_way(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<
         }
         match step(from, to)? {
             Step::Nothing => {}
-            Step::Passed(bytes) => is_much = bytes == BUFFER,
+            Step::Passed(bytes) => is_much = bytes >= MUCH,
             Step::Left(rest) => {
                 is_much = true;
                 if Box::pin(write_all(to, rest)).await.is_err() {
                     return Ok(());
                 }
             }
-            Step::End => return end(to),
+            Step::End => return end(to, is_last),
             Step::Deaf => return Ok(()),
         }
     }
 }
 
-/// Passes the end on. If the peer is gone, the other direction finds out.
-fn end(to: &TcpStream) -> io::Result<()> {
-    let _ = SockRef::from(to).shutdown(Shutdown::Write);
+/// Passes the end on. If the peer is gone, the other direction finds out. If both have come to their end, the peer is told by
+/// the close that follows.
+fn end(to: &TcpStream, is_last: &AtomicBool) -> io::Result<()> {
+    if !is_last.swap(true, Ordering::Relaxed) {
+        let _ = SockRef::from(to).shutdown(Shutdown::Write);
+    }
     Ok(())
 }
 

@@ -3,6 +3,9 @@
 //! In: sockets with data. Out: the same data in another socket. A few pipes are kept for the next who needs one; more
 //! are made as long as there are descriptors. Without one, data is copied.
 //!
+//! The larger a pipe, the fewer calls and wakeups for the same data. But without privileges the kernel gives one user 64 MiB
+//! of pipes, and beyond that only tiny ones: the first are large, the next smaller, and a tiny one is not worth having.
+//!
 //! Invariant: a pipe that is given back is empty.
 
 use std::io;
@@ -15,8 +18,17 @@ use tokio::net::TcpStream;
 
 use crate::descriptors::{Descriptors, Permit};
 
-/// What a pipe should hold.
-const SIZE: usize = 256 * 1024;
+/// What a large pipe holds: what the kernel gives without privileges.
+const LARGE: i32 = 1024 * 1024;
+
+/// Large pipes that there are at once.
+const MAX_LARGE: usize = 32;
+
+/// What other pipes hold.
+const SIZE: i32 = 256 * 1024;
+
+/// Below this, copying is as good.
+const MIN_SIZE: usize = 64 * 1024;
 
 /// Pipes that wait for their next use.
 const MAX_SPARE: usize = 16;
@@ -29,17 +41,19 @@ pub(super) struct Pipe {
     held: usize,
     size: usize,
     _permit: Permit,
+    /// One of the large ones.
+    _large: Option<Arc<()>>,
 }
 
 impl Pipe {
-    fn open(permit: Permit) -> io::Result<Self> {
-        let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        let size = i32::try_from(SIZE).unwrap_or(i32::MAX);
-        // Without the right to a larger one it has its usual size, which is given by a question.
+    fn open(permit: Permit, large: Option<Arc<()>>) -> Option<Self> {
+        let (read, write) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).ok()?;
+        let wish = if large.is_some() { LARGE } else { SIZE };
+        // Without the right to so much it has its usual size, which is given by a question.
         let size =
-            fcntl(&write, FcntlArg::F_SETPIPE_SZ(size)).or_else(|_| fcntl(&write, FcntlArg::F_GETPIPE_SZ));
-        let size = size.ok().and_then(|size| usize::try_from(size).ok()).unwrap_or(4096);
-        Ok(Self { read, write, held: 0, size, _permit: permit })
+            fcntl(&write, FcntlArg::F_SETPIPE_SZ(wish)).or_else(|_| fcntl(&write, FcntlArg::F_GETPIPE_SZ));
+        let size = usize::try_from(size.ok()?).ok().filter(|size| *size >= MIN_SIZE)?;
+        Some(Self { read, write, held: 0, size, _permit: permit, _large: large })
     }
 
     /// Bytes in it.
@@ -68,18 +82,23 @@ impl Pipe {
 #[derive(Debug)]
 pub(crate) struct Pipes {
     spare: Mutex<Vec<Pipe>>,
+    /// Every large pipe holds one more of these.
+    large: Arc<()>,
     descriptors: Arc<Descriptors>,
 }
 
 impl Pipes {
     pub(crate) fn new(descriptors: &Arc<Descriptors>) -> Self {
-        Self { spare: Mutex::default(), descriptors: descriptors.clone() }
+        Self { spare: Mutex::default(), large: Arc::default(), descriptors: descriptors.clone() }
     }
 
     /// An empty pipe, if there is one to be had.
     pub(super) fn borrow(&self) -> Option<Pipe> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.or_else(|| Pipe::open(self.descriptors.take(2)?).ok())
+        spare.or_else(|| {
+            let large = Some(&self.large).filter(|large| Arc::strong_count(large) <= MAX_LARGE);
+            Pipe::open(self.descriptors.take(2)?, large.cloned())
+        })
     }
 
     /// Takes a pipe back. What still holds something is closed.
@@ -88,5 +107,23 @@ impl Pipes {
         if pipe.held == 0 && spare.len() < MAX_SPARE {
             spare.push(pipe);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_pipes_are_large_and_all_come_back() {
+        let descriptors = Descriptors::of_limit(1024);
+        let pipes = Pipes::new(&descriptors);
+        let borrowed: Vec<Pipe> = (0..MAX_LARGE + 2).map_while(|_| pipes.borrow()).collect();
+        let is_large = |pipe: &&Pipe| pipe.size == usize::try_from(LARGE).unwrap();
+        assert_eq!(borrowed.iter().take_while(is_large).count(), MAX_LARGE.min(borrowed.len()));
+        assert!(borrowed.iter().all(|pipe| pipe.size >= MIN_SIZE));
+        borrowed.into_iter().for_each(|pipe| pipes.give_back(pipe));
+        assert_eq!(pipes.spare.lock().unwrap().len(), MAX_SPARE);
+        assert_eq!(Arc::strong_count(&pipes.large), MAX_SPARE + 1);
     }
 }

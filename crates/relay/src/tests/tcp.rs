@@ -115,6 +115,27 @@ fn the_end_of_one_direction_leaves_the_other_open() {
     stand.wait_for("the end", |counts| counts.open_connections == 0);
 }
 
+/// The timer that the kernel runs for the connection between two ports of loopback, as proc(5) numbers it: 2 is keepalive.
+fn timer(from: u16, to: u16) -> Option<u8> {
+    let ends = format!("0100007F:{from:04X} 0100007F:{to:04X} 01 ");
+    let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let line = all.lines().find_map(|line| line.split_once(&ends))?.1;
+    line.split_once(' ')?.1.split_once(':')?.0.parse().ok()
+}
+
+#[test]
+fn peers_of_connections_that_last_are_asked_whether_they_are_still_there() {
+    let listener = TcpListener::bind(ANYWHERE).unwrap();
+    let stand = Stand::new(Transport::Tcp, &[listener.local_addr().unwrap()]);
+    let client = dial(&stand);
+    let (target, relay) = listener.accept().unwrap();
+    let to_client = (stand.address.port(), client.local_addr().unwrap().port());
+    let to_target = (relay.port(), target.local_addr().unwrap().port());
+    for (from, to) in [to_client, to_target] {
+        eventually("keepalive", || timer(from, to) == Some(2));
+    }
+}
+
 #[test]
 fn much_data_passes_unchanged_both_ways_at_once() {
     const LENGTH: usize = 32 << 20;
