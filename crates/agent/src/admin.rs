@@ -8,12 +8,14 @@
 //! | `/v1/routes` | their frontends, and what happens to packets for each, likewise |
 //! | `/v1/quarantine` | what was set aside, and why |
 //! | `/v1/changes` | the change ledger; `after` (a number) leaves older entries out |
+//! | `/v1/diff` | what the kernel holds against what it should hold |
 //! | `/v1/explain` | `from`, `to`, `protocol`, `interface`: where a packet goes, and why |
 //!
 //! In: questions. Out: JSON, an error with `error` in it. Each question is answered on the loop's thread between two runs, so an answer
 //! is always of one moment; a page is bounded, so no question holds the loop for long. Nothing is computed while nobody asks.
 
 mod changes;
+mod differences;
 mod explanation;
 mod lists;
 
@@ -70,6 +72,7 @@ impl Admin {
                 let after = number(question, "after")?.unwrap_or_default();
                 Box::new(move |view| Ok(changes::list(view.ledger, after)))
             }
+            "/v1/diff" => Box::new(differences::list),
             "/v1/explain" => {
                 let asked = Asked::read(question)?;
                 Box::new(move |view| explanation::explain(view, &asked))

@@ -1,9 +1,10 @@
-//! The subcommands that ask a running agent: `explain` and `get`.
+//! The subcommands that ask a running agent: `explain`, `get` and `diff`.
 //!
 //! In: their flags, and the agent's admin socket. Out: a table, JSON or YAML on standard output; or one line that says what to do. What the
 //! agent answers is text from a cluster, so nothing of it reaches a terminal unescaped.
 
 mod client;
+mod diff;
 mod explain;
 mod get;
 mod table;
@@ -15,7 +16,24 @@ use serde_json::Value;
 
 pub use client::CtlError;
 
-use crate::flags::{ExplainFlags, GetFlags, Output};
+use crate::flags::{Asking, ExplainFlags, GetFlags, Output};
+
+/// What a question that can be answered by yes or no found; the exit code says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// All is as it should be.
+    Good,
+    /// It is not.
+    Bad,
+}
+
+/// `switchyard diff`.
+pub fn diff(asking: &Asking) -> Result<Finding, CtlError> {
+    let answer = client::get(&asking.admin_socket, "/v1/diff", &[])?;
+    let finding = diff::finding(&answer)?;
+    show(asking.output, &answer, || diff::text(&answer))?;
+    Ok(finding)
+}
 
 /// `switchyard explain`.
 pub fn explain(flags: &ExplainFlags) -> Result<(), CtlError> {

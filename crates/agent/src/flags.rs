@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 pub use config::{
     Config, Conntrack, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source, Task,
 };
-pub use ctl::{ADMIN_SOCKET, Asking, ExplainFlags, GetFlags, Output, Resource};
+pub use ctl::{ADMIN_SOCKET, Asking, DiffFlags, ExplainFlags, GetFlags, Output, Resource};
 pub use demo::DemoFlags;
 pub use own::default_service_ranges;
 
@@ -50,6 +50,8 @@ Examples:
       Ask the agent that runs on this node where that packet goes, and why.
   switchyard get services -o wide
       List what it serves.
+  switchyard diff
+      Does the kernel hold what it should? Exit code 1 if not.
   switchyard --cleanup
       Remove every rule that it ever wrote, and exit.
 
@@ -87,6 +89,9 @@ pub enum Command {
     Explain(ExplainFlags),
     /// List what the agent of this node serves
     Get(GetFlags),
+    /// Compare what the kernel of this node holds with what it should hold. Nothing printed, and exit code 0, if nothing differs; 1 if
+    /// something does; 2 if it cannot be said
+    Diff(DiffFlags),
 }
 
 impl Flags {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use switchyard_agent::ctl::Finding;
 use switchyard_agent::flags::{Command, Config, Flags, Task};
 use switchyard_agent::{cleanup, ctl, demo, logging, run};
 use switchyard_heap::Sampling;
@@ -27,10 +28,11 @@ fn main() -> ExitCode {
     }
     if let Some(command) = &flags.command {
         return match instead(command) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(Finding::Good) => ExitCode::SUCCESS,
+            Ok(Finding::Bad) => ExitCode::FAILURE,
             Err(error) => {
                 eprintln!("Error: {error:#}");
-                ExitCode::FAILURE
+                trouble(command)
             }
         };
     }
@@ -52,11 +54,21 @@ fn main() -> ExitCode {
 }
 
 /// What was asked for instead of a proxy.
-fn instead(command: &Command) -> anyhow::Result<()> {
+fn instead(command: &Command) -> anyhow::Result<Finding> {
     match command {
-        Command::Demo(flags) => demo::run(flags),
-        Command::Explain(flags) => Ok(ctl::explain(flags)?),
-        Command::Get(flags) => Ok(ctl::get(flags)?),
+        Command::Demo(flags) => demo::run(flags)?,
+        Command::Explain(flags) => ctl::explain(flags)?,
+        Command::Get(flags) => ctl::get(flags)?,
+        Command::Diff(flags) => return Ok(ctl::diff(&flags.asking)?),
+    }
+    Ok(Finding::Good)
+}
+
+/// Where 1 is an answer, trouble is 2, as with `diff` and `grep`.
+fn trouble(command: &Command) -> ExitCode {
+    match command {
+        Command::Diff(_) => ExitCode::from(2),
+        Command::Demo(_) | Command::Explain(_) | Command::Get(_) => ExitCode::FAILURE,
     }
 }
 

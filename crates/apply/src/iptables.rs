@@ -25,6 +25,7 @@ mod binaries;
 mod chain;
 mod children;
 mod cleanup;
+mod diff;
 mod error;
 mod exec;
 mod family;

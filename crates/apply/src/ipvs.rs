@@ -9,8 +9,10 @@
 //! | [`kernel`] | reads and writes virtual servers and addresses |
 //! | [`retired`] | destinations that wait for their last connection to end |
 //! | [`mode`] | drives it for one family |
+//! | [`diff`] | what differs from what should be there |
 //! | [`leftovers`] | removes what this mode, ours or kube-proxy's, left |
 
+mod diff;
 mod kernel;
 pub mod leftovers;
 pub mod mode;

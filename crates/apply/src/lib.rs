@@ -8,6 +8,7 @@
 //! - Nothing here logs; the caller handles the error and logs it once.
 //! - Nothing that was not named by the caller is flushed or deleted.
 
+pub mod diff;
 pub mod flows;
 pub mod iptables;
 pub mod ipvs;

@@ -10,7 +10,8 @@ use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::settings::Settings;
 
-use crate::report::{Progress, Report};
+use crate::diff::Difference;
+use crate::report::{Failure, Progress, Report};
 
 /// One way to hold the routes of one family in a kernel. Synchronous, and called by one thread only: a network
 /// namespace belongs to a thread, and kernels answer in order.
@@ -47,6 +48,9 @@ pub trait Mode: Send {
     fn manners(&self) -> Manners<'_> {
         Manners::Lenient
     }
+
+    /// What the kernel holds against what the book asks for. Reads, and changes nothing.
+    fn difference(&self) -> Result<Difference, Failure>;
 
     /// Somebody else changed what we wrote: the next sync is a full one.
     fn distrust(&mut self);

@@ -12,10 +12,12 @@
 //! | [`writer`] | sends transactions |
 //! | [`mode`] | drives it for one family |
 //! | [`probe`] | what the kernel must be able to do |
+//! | [`diff`] | what differs from what should be there |
 
 pub mod mode;
 pub mod probe;
 
+pub(crate) mod diff;
 mod encode;
 pub(crate) mod observe;
 mod rules;

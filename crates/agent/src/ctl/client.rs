@@ -93,7 +93,7 @@ fn exchange(socket: &Path, head: &str) -> Result<String, CtlError> {
     talk().map_err(|source| CtlError::Broken { path, source })
 }
 
-fn unknown(text: &str) -> CtlError {
+pub(super) fn unknown(text: &str) -> CtlError {
     let start: String = text.chars().take(60).collect();
     CtlError::Unknown(super::table::printable(&start))
 }

@@ -33,6 +33,15 @@ pub struct Asking {
     pub output: Output,
 }
 
+/// Flags of `switchyard diff`.
+#[derive(Clone, Debug, Args, PartialEq, Eq)]
+#[command(disable_version_flag = true)]
+pub struct DiffFlags {
+    /// Whom to ask, and how to print.
+    #[command(flatten)]
+    pub asking: Asking,
+}
+
 /// Flags of `switchyard explain`.
 #[derive(Clone, Debug, Args, PartialEq, Eq)]
 #[command(disable_version_flag = true)]

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
-use switchyard_apply::report::{Kind, Progress, Report};
+use switchyard_apply::diff::Difference;
+use switchyard_apply::report::{Failure, Kind, Progress, Report};
 use switchyard_apply::{Mode, flows};
 use switchyard_model::{Family, ServiceName, ServicePortName};
 use switchyard_netlink::conntrack::Conntrack;
@@ -83,6 +84,11 @@ impl FamilySync {
     /// What the mode does with packets beyond routes.
     pub fn manners(&self) -> Manners<'_> {
         self.mode.manners()
+    }
+
+    /// What the kernel holds against what it should hold.
+    pub fn difference(&self) -> Result<Difference, Failure> {
+        self.mode.difference()
     }
 
     /// Service ports with more endpoints than the mode can serve, and how many get no traffic for it.

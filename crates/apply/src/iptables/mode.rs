@@ -23,6 +23,7 @@ use switchyard_plan::settings::Settings;
 use super::canary;
 use super::save::{self, Detail};
 use super::{Iptables, Jump, Position, RestoreOptions, Table, Variant};
+use crate::diff::Difference;
 use crate::report::{Failure, Kind, Progress, Refused, Report};
 use crate::{Mode, NextStep};
 
@@ -218,6 +219,10 @@ impl Mode for IptablesMode {
             self.planner.book_mut().settle(settings);
             self.kernel = Kernel::Unknown;
         }
+    }
+
+    fn difference(&self) -> Result<Difference, Failure> {
+        super::diff::difference(&self.programs, &self.planner)
     }
 
     fn distrust(&mut self) {

@@ -62,6 +62,14 @@ impl Kernel {
         Ok(sort(&self.routes.addresses()?, link, self.family))
     }
 
+    /// Addresses, without making the link: `None` if there is none.
+    pub(super) fn addresses_as_they_are(&mut self) -> Result<Option<Addresses>, NetlinkError> {
+        match self.routes.link_index(LINK) {
+            Err(NetlinkError::Missing { .. }) => Ok(None),
+            found => Ok(Some(sort(&self.routes.addresses()?, found?, self.family))),
+        }
+    }
+
     /// All virtual servers of the family; with destinations if `is_wanted`.
     pub(super) fn servers(
         &mut self,
@@ -294,7 +302,7 @@ fn growing(step: &Step) -> Option<Command> {
     }
 }
 
-fn id(server: Server) -> ServiceId {
+pub(super) fn id(server: Server) -> ServiceId {
     ServiceId { address: server.address, protocol: server.protocol.number(), port: server.port }
 }
 

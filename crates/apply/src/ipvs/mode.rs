@@ -23,8 +23,9 @@ use switchyard_plan::ipvs::steps::Steps;
 use switchyard_plan::nft::ops::Change;
 use switchyard_plan::settings::Settings;
 
-use super::kernel::Kernel;
+use super::kernel::{Kernel, id};
 use super::retired::Retired;
+use crate::diff::Difference;
 use crate::nft::Layout;
 use crate::nft::observe::{self, Observed};
 use crate::nft::tries::{Outcome, Race, try_until_written};
@@ -126,6 +127,11 @@ impl crate::Mode for IpvsMode {
 
     fn manners(&self) -> Manners<'_> {
         Manners::Balanced
+    }
+
+    fn difference(&self) -> Result<Difference, Failure> {
+        let waits = |server, to| self.retired.has(id(server), to);
+        super::diff::difference(&self.planner, waits).map_err(Failure::Netlink)
     }
 
     fn distrust(&mut self) {

@@ -141,6 +141,8 @@ fn what_is_written_is_read_back_and_a_restart_writes_nothing() {
                     let (mut running, mut tracker) = (mode(family), Tracker::new());
                     for step in &scenario.steps {
                         sync(&mut running, take(&mut tracker, &step.objects, family));
+                        let found = running.difference().unwrap();
+                        assert!(found.is_empty(), "{} {found:?}", scenario.name);
                         let looked = running.sync(Instant::now() + DAY, PortChanges::new(), &mut |_| {});
                         let at = (&scenario.name, &step.title);
                         assert_eq!((looked.lines, looked.failure.is_none()), (0, true), "{at:?} {looked:?}");
@@ -191,8 +193,18 @@ fn harm_is_repaired_and_virtual_servers_of_others_stay() {
                 Routes::open()
                     .and_then(|mut r| r.link_index(LINK).and_then(|link| r.delete_link(link)))
                     .unwrap();
+                let found: Vec<String> =
+                    running.difference().unwrap().lines().iter().map(ToString::to_string).collect();
+                let has = |start: &str| found.iter().any(|line| line.starts_with(start));
+                assert!(
+                    has("+ link kube-ipvs0") && has("+ virtual server ") && has("+ destination "),
+                    "{found:?}"
+                );
+                assert!(has("+ address ") && !found.iter().any(|line| line.starts_with('-')), "{found:?}");
+                assert!(Routes::open().unwrap().link_index(LINK).is_err(), "looking makes no link");
                 let looked = running.sync(Instant::now() + DAY, PortChanges::new(), &mut |_| {});
                 assert!(looked.failure.is_none() && looked.lines > 0, "{looked:?}");
+                assert!(running.difference().unwrap().is_empty());
                 assert_eq!(ipvs.services().unwrap(), whole);
                 assert_eq!(sync(&mut mode(family), all(&running)).lines, 0);
                 // A restart that wants nothing any more, and cleaning up, take only ours.

@@ -26,7 +26,8 @@ use super::Layout;
 use super::observe::{self, Observed};
 use super::tries::{Outcome, Race, try_until_written};
 use super::writer::{Failed, Writer};
-use crate::report::{Kind, Progress, Refused, Report};
+use crate::diff::Difference;
+use crate::report::{Failure, Kind, Progress, Refused, Report};
 
 /// Whether what the kernel holds is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,10 @@ impl crate::Mode for NftMode {
 
     fn manners(&self) -> Manners<'_> {
         Manners::Strict { service_cidrs: self.service_cidrs() }
+    }
+
+    fn difference(&self) -> Result<Difference, Failure> {
+        super::diff::difference(&self.planner).map_err(Failure::Netlink)
     }
 
     fn distrust(&mut self) {

@@ -28,8 +28,9 @@ use switchyard_relay::Origin;
 use super::doors::{Changed, Doors};
 use super::{Announce, News, SharedRelay, listen_address};
 use crate::Mode;
+use crate::diff::Difference;
 use crate::nft::mode::NftMode;
-use crate::report::{Kind, Progress, Report};
+use crate::report::{Failure, Kind, Progress, Report};
 
 /// How clients get to listeners.
 enum Way {
@@ -202,6 +203,18 @@ impl Mode for UserspaceMode {
         if let Way::Rules { nft, .. } = &mut self.way {
             nft.allocate_from(ranges);
         }
+    }
+
+    /// Listeners are our own: nobody else can close one, so only those differ that could not be opened.
+    fn difference(&self) -> Result<Difference, Failure> {
+        let mut difference = match &self.way {
+            Way::Rules { nft, .. } => nft.difference()?,
+            Way::Loopback { .. } => Difference::default(),
+        };
+        for (name, cause) in self.doors.shut() {
+            difference.missing(Some(name), format!("listener: {cause}"));
+        }
+        Ok(difference)
     }
 
     fn distrust(&mut self) {

@@ -18,8 +18,10 @@ use super::{Config, trace::Ruleset};
 use crate::book::{Book, PortChanges, Replaced};
 use crate::route::Verdict;
 
+pub use all::WantedChain;
 pub use counts::RuleCounts;
 
+mod all;
 mod counts;
 
 /// Above this many endpoints the rules in front of endpoints go without comments.

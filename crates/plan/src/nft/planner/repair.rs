@@ -80,28 +80,31 @@ impl Planner {
     /// What turns the ruleset that the kernel holds into the one that is wanted; the shared sets must exist.
     pub fn repair(&self, mut held: Ruleset) -> Vec<Op> {
         let wanted = self.wanted();
-        let mut ops = Vec::new();
-        for (name, seconds) in wanted.clients.iter().filter(|(name, _)| !held.clients.contains_key(*name)) {
-            let set = ClientSet { name: name.clone(), seconds: *seconds };
-            ops.push(wanted.op(name, Change::AddClients(set)));
-        }
-        write_chains(&held, &wanted, &mut ops);
-        let mut missing = Vec::new();
-        self.elements(&mut |owner, place, data| match held.elements.entry(place) {
-            Entry::Occupied(same) if *same.get() == data => _ = same.remove(),
-            _ => missing.push(Op { change: Change::AddElement(place, data), owner: owner.cloned() }),
-        });
+        let mut ops = come(&held, &wanted);
+        let missing = self.repair_elements(&mut held.elements);
         // What is left is not wanted, or not with this value.
         ops.extend(held.elements.keys().map(|place| Op::everybodys(Change::DeleteElement(*place))));
         ops.extend(missing);
-        let gone: BTreeMap<&String, &Chain> =
-            held.chains.iter().filter(|(name, _)| !wanted.chains.contains_key(*name)).collect();
-        let callers_first = callees_first(&gone).into_iter().rev();
-        ops.extend(callers_first.map(|chain| Op::everybodys(Change::DeleteChain(chain.name.clone()))));
-        for name in held.clients.keys().filter(|name| !wanted.clients.contains_key(*name)) {
-            ops.push(Op::everybodys(Change::DeleteClients(name.clone())));
-        }
+        ops.extend(go(&held, &wanted));
         ops
+    }
+
+    /// The same for chains and sets of clients alone.
+    pub fn repair_objects(&self, held: &Ruleset) -> Vec<Op> {
+        let wanted = self.wanted();
+        let mut ops = come(held, &wanted);
+        ops.extend(go(held, &wanted));
+        ops
+    }
+
+    /// What is missing among these elements, or has another value. What is as it should be is taken out of them.
+    pub fn repair_elements(&self, held: &mut BTreeMap<Place, Data>) -> Vec<Op> {
+        let mut missing = Vec::new();
+        self.elements(&mut |owner, place, data| match held.entry(place) {
+            Entry::Occupied(same) if *same.get() == data => _ = same.remove(),
+            _ => missing.push(Op { change: Change::AddElement(place, data), owner: owner.cloned() }),
+        });
+        missing
     }
 
     fn wanted(&self) -> Wanted<'_> {
@@ -142,6 +145,27 @@ impl Wanted<'_> {
             None => Op::everybodys(change),
         }
     }
+}
+
+/// Chains and sets of clients that are missing or differ; before elements, which may lead to them.
+fn come(held: &Ruleset, wanted: &Wanted<'_>) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for (name, seconds) in wanted.clients.iter().filter(|(name, _)| !held.clients.contains_key(*name)) {
+        let set = ClientSet { name: name.clone(), seconds: *seconds };
+        ops.push(wanted.op(name, Change::AddClients(set)));
+    }
+    write_chains(held, wanted, &mut ops);
+    ops
+}
+
+/// Chains and sets of clients that nobody wants; after elements.
+fn go(held: &Ruleset, wanted: &Wanted<'_>) -> Vec<Op> {
+    let gone: BTreeMap<&String, &Chain> =
+        held.chains.iter().filter(|(name, _)| !wanted.chains.contains_key(*name)).collect();
+    let callers_first = callees_first(&gone).into_iter().rev();
+    let chains = callers_first.map(|chain| Op::everybodys(Change::DeleteChain(chain.name.clone())));
+    let clients = held.clients.keys().filter(|name| !wanted.clients.contains_key(*name));
+    chains.chain(clients.map(|name| Op::everybodys(Change::DeleteClients(name.clone())))).collect()
 }
 
 /// The slots of one frontend.
