@@ -1,5 +1,8 @@
-//! `--cleanup`: removes what every mode may have left on this node, and nothing else. Needs no API server. The proxy
-//! itself removes here what other modes left, once its own rules stand.
+//! `--cleanup` and `switchyard cleanup`: removes what every mode may have left on this node, and nothing else. Needs no API server. The proxy
+//! itself removes here what other modes left, once its own rules stand. What would go can be listed instead ([`list`]): both look for the
+//! same chains, tables and objects.
+
+mod dry;
 
 use anyhow::bail;
 use switchyard_apply::iptables::{
@@ -10,13 +13,15 @@ use switchyard_model::Family;
 use switchyard_netlink::nftables;
 use switchyard_plan::nft;
 
-use crate::flags::{Config, IptablesBackend, Mode};
+use crate::flags::{IptablesBackend, Mode};
 use crate::sync::with_causes;
 
+pub use dry::list;
+
 /// Cleans up. Goes on after the first failure; fails if anything is left.
-pub fn run(config: &Config) -> anyhow::Result<()> {
+pub fn run(backend: IptablesBackend) -> anyhow::Result<()> {
     let mut left = 0;
-    for variant in variants(config.iptables_backend) {
+    for variant in variants(backend) {
         for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
             match Iptables::probe(family, variant) {
                 Ok(programs) => left += clean(&programs),
@@ -93,7 +98,8 @@ fn clean(programs: &Iptables) -> usize {
     outcome.errors.len()
 }
 
-fn has_legacy_tables() -> bool {
+/// Whether the kernel has tables of the legacy variant.
+pub(crate) fn has_legacy_tables() -> bool {
     ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"]
         .iter()
         .any(|path| std::fs::read_to_string(path).is_ok_and(|names| !names.trim().is_empty()))

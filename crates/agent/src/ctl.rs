@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 pub use client::CtlError;
+pub(crate) use table::table;
 
 use crate::flags::{Asking, ExplainFlags, GetFlags, Output};
 
@@ -47,7 +48,8 @@ pub fn get(flags: &GetFlags) -> Result<(), CtlError> {
     show(flags.asking.output, &answer, || get::text(flags, &answer))
 }
 
-fn show(output: Output, answer: &Value, text: impl FnOnce() -> String) -> Result<(), CtlError> {
+/// Prints an answer.
+pub(crate) fn show(output: Output, answer: &Value, text: impl FnOnce() -> String) -> Result<(), CtlError> {
     let text = match output {
         Output::Table | Output::Wide => text(),
         Output::Json => format!("{answer:#}\n"),

@@ -31,7 +31,9 @@ use clap::{Parser, Subcommand};
 pub use config::{
     Config, Conntrack, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source, Task,
 };
-pub use ctl::{ADMIN_SOCKET, Asking, DiffFlags, ExplainFlags, GetFlags, Output, Resource};
+pub use ctl::{
+    ADMIN_SOCKET, Asking, CheckFlags, CleanupFlags, DiffFlags, ExplainFlags, GetFlags, Output, Resource,
+};
 pub use demo::DemoFlags;
 pub use own::default_service_ranges;
 
@@ -52,8 +54,10 @@ Examples:
       List what it serves.
   switchyard diff
       Does the kernel hold what it should? Exit code 1 if not.
-  switchyard --cleanup
-      Remove every rule that it ever wrote, and exit.
+  switchyard check
+      What does this node offer for each mode?
+  switchyard cleanup --dry-run
+      List every rule that it ever wrote; without --dry-run, remove them.
 
 Booleans take a value as in kube-proxy: --masquerade-all and --masquerade-all=true are the same. Names may be \
 written with _ for -. Further flags of kube-proxy are accepted; with --config, those for which the file has a field \
@@ -92,6 +96,10 @@ pub enum Command {
     /// Compare what the kernel of this node holds with what it should hold. Nothing printed, and exit code 0, if nothing differs; 1 if
     /// something does; 2 if it cannot be said
     Diff(DiffFlags),
+    /// Say what this node's kernel and programs offer for each mode. Exit code 1 if the mode cannot work
+    Check(CheckFlags),
+    /// Remove every rule that any mode, kube-proxy's or ours, ever wrote on this node: the same as --cleanup
+    Cleanup(CleanupFlags),
 }
 
 impl Flags {

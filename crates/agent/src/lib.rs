@@ -18,13 +18,15 @@
 //! | [`guard`] | notices when another program harms our rules |
 //! | [`admin`] | what the admin socket answers |
 //! | [`ctl`] | subcommands that ask it |
-//! | [`cleanup`] | `--cleanup` |
+//! | [`check`] | `switchyard check` |
+//! | [`cleanup`] | `--cleanup` and `switchyard cleanup` |
 //! | [`demo`] | `switchyard demo` |
 //! | [`logging`] | log lines |
 
 pub mod addresses;
 pub mod admin;
 pub mod board;
+pub mod check;
 pub mod cleanup;
 pub mod config_file;
 pub mod ctl;

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use switchyard_agent::ctl::Finding;
 use switchyard_agent::flags::{Command, Config, Flags, Task};
-use switchyard_agent::{cleanup, ctl, demo, logging, run};
+use switchyard_agent::logging::Logging;
+use switchyard_agent::{check, cleanup, ctl, demo, logging, run};
 use switchyard_heap::Sampling;
 
 /// The system's allocator, which is watched only with `--profiling`.
@@ -60,6 +61,12 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
         Command::Explain(flags) => ctl::explain(flags)?,
         Command::Get(flags) => ctl::get(flags)?,
         Command::Diff(flags) => return Ok(ctl::diff(&flags.asking)?),
+        Command::Check(flags) => return Ok(check::run(flags)?),
+        Command::Cleanup(flags) if flags.dry_run => cleanup::list(flags)?,
+        Command::Cleanup(flags) => {
+            logging::start(Logging::default())?;
+            cleanup::run(flags.iptables_backend)?;
+        }
     }
     Ok(Finding::Good)
 }
@@ -67,8 +74,8 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
 /// Where 1 is an answer, trouble is 2, as with `diff` and `grep`.
 fn trouble(command: &Command) -> ExitCode {
     match command {
-        Command::Diff(_) => ExitCode::from(2),
-        Command::Demo(_) | Command::Explain(_) | Command::Get(_) => ExitCode::FAILURE,
+        Command::Diff(_) | Command::Check(_) => ExitCode::from(2),
+        Command::Demo(_) | Command::Explain(_) | Command::Get(_) | Command::Cleanup(_) => ExitCode::FAILURE,
     }
 }
 
@@ -80,7 +87,7 @@ fn start(config: &Config) -> anyhow::Result<()> {
     match &config.task {
         Task::Proxy | Task::Init => run::run(config),
         Task::WriteConfig(path) => write_config(config, path),
-        Task::Cleanup => cleanup::run(config),
+        Task::Cleanup => cleanup::run(config.iptables_backend),
     }
 }
 

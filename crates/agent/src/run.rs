@@ -42,6 +42,7 @@ use crate::settings::{Misfits, complaints, health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, NodeFacts, Waiting, with_causes};
 use crate::{external_ips, guard, kernel};
 use sources::{host_name, notices, source};
+pub(crate) use userspace::has_loopback;
 
 /// Everything is written again after this long; see `apply::iptables::mode`.
 const MAX_SYNC_INTERVAL: Duration = Duration::from_secs(3600);

@@ -8,6 +8,8 @@ mod common;
 
 #[path = "lab_ctl/diff.rs"]
 mod diff;
+#[path = "lab_ctl/node.rs"]
+mod node;
 
 use std::path::PathBuf;
 use std::process::Output;

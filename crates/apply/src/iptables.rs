@@ -22,6 +22,7 @@ pub mod restore;
 pub mod save;
 
 mod binaries;
+mod canonical;
 mod chain;
 mod children;
 mod cleanup;
@@ -42,7 +43,7 @@ mod tests;
 pub use binaries::default_dirs;
 pub use chain::{Ensured, Jump, Position, Removed, Table, is_chain_name};
 pub use children::Children;
-pub use cleanup::{CleanupCause, CleanupError, CleanupOutcome, CleanupPlan, cleanup};
+pub use cleanup::{CleanupCause, CleanupError, CleanupOutcome, CleanupPlan, Found, cleanup, find};
 pub use error::IptablesError;
 pub use family::family_usable;
 pub use lock::{DEFAULT_LOCK_FILE, Holder, Holders};

@@ -22,7 +22,7 @@ pub mod sysctls;
 #[cfg(test)]
 mod tests;
 
-pub use leftovers::{LeftoverError, Removed, remove_leftovers};
+pub use leftovers::{LeftoverError, Removed, find_leftovers, remove_leftovers};
 
 /// The interface that carries every virtual address.
 pub const LINK: &str = "kube-ipvs0";

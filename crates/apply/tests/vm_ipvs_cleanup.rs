@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use switchyard_apply::ipvs::{LINK, remove_leftovers};
+use switchyard_apply::ipvs::{LINK, find_leftovers, remove_leftovers};
 use switchyard_netlink::ipvs::{Flushed, flush};
 use switchyard_netlink::netns::Namespace;
 
@@ -74,9 +74,22 @@ fn servers_sets_and_the_interface_go_where_ipvs_mode_was() {
             run("ip", "link add kube-ipvs0 type dummy");
             run("ip", "address add 10.96.0.10/32 dev kube-ipvs0");
             assert_eq!(servers().len(), SERVERS.lines().count());
+            let found = find_leftovers();
+            assert!(found.errors.is_empty(), "{found:?}");
+            for object in [
+                "virtual server 10.96.0.10:53/tcp",
+                "interface kube-ipvs0",
+                "set KUBE-CLUSTER-IP",
+                "set KUBE-6-CLUSTER-IP",
+            ] {
+                assert!(found.objects.iter().any(|line| line == object), "{object}: {found:?}");
+            }
+            assert!(!found.objects.iter().any(|line| line.contains("SOMEBODY")), "{found:?}");
+            assert_eq!(servers().len(), SERVERS.lines().count(), "looking removes nothing");
             let removed = remove_leftovers();
             assert!(removed.was_here && removed.errors.is_empty(), "{removed:?}");
             assert_eq!(servers(), [""; 0]);
+            assert_eq!(find_leftovers().objects, [""; 0]);
             assert_eq!(run("ipset", "list -n"), "SOMEBODY-ELSES\n");
             assert!(!run("ip", "-o link").contains(LINK));
             let again = remove_leftovers();

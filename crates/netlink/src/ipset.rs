@@ -10,6 +10,7 @@ use crate::socket::{Protocol, Socket};
 
 const SUBSYSTEM: u8 = 6;
 const IPSET_CMD_DESTROY: u8 = 3;
+const IPSET_CMD_HEADER: u8 = 12;
 const IPSET_ATTR_PROTOCOL: u16 = 1;
 const IPSET_ATTR_SETNAME: u16 = 2;
 /// Every kernel since 2.6.39 speaks it.
@@ -36,6 +37,19 @@ pub fn destroy(name: &str) -> Result<Destroyed, NetlinkError> {
     }
 }
 
+/// Whether there is a set of this name; none where the kernel has no ipset.
+pub fn exists(name: &str) -> Result<bool, NetlinkError> {
+    let mut question = Message::netfilter(SUBSYSTEM, IPSET_CMD_HEADER, 0, AF_INET);
+    question.put(IPSET_ATTR_PROTOCOL, &[PROTOCOL]).put_text(IPSET_ATTR_SETNAME, name);
+    match Socket::open(Protocol::Netfilter)?.query("look for a set", question, &mut |_| Ok(())) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.errno(), Some(Errno::ENOENT | Errno::EINVAL | Errno::EOPNOTSUPP)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 fn message(name: &str) -> Message {
     // Without this flag the kernel does not tell a set that is gone from one that never was.
     let mut message = Message::netfilter(SUBSYSTEM, IPSET_CMD_DESTROY, NLM_F_EXCL, AF_INET);
@@ -53,6 +67,7 @@ mod tests {
         let Some(namespace) = namespace_or_skip() else { return };
         let gone = namespace.run(|| destroy("KUBE-CLUSTER-IP").unwrap()).unwrap();
         assert_eq!(gone, Destroyed::Absent);
+        assert!(!namespace.run(|| exists("KUBE-CLUSTER-IP").unwrap()).unwrap());
     }
 
     #[test]

@@ -208,5 +208,16 @@ pub fn delete_table(family: Family, name: &str) -> Result<Removed, NetlinkError>
     }
 }
 
+/// Whether there is a table of this family and name; none where the kernel has no nf_tables.
+pub fn has_table(family: Family, name: &str) -> Result<bool, NetlinkError> {
+    match Nft::open().and_then(|mut nft| nft.tables(family)) {
+        Ok(tables) => Ok(tables.iter().any(|table| &*table.id.name == name)),
+        Err(error) if matches!(error.errno(), Some(Errno::ENOENT | Errno::EINVAL | Errno::EOPNOTSUPP)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 const MAX_CELL: usize = 120;
 
 /// Aligned lines: a header in capitals, then rows. Columns are two spaces apart, the last is not filled up.
-pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let header: Vec<String> = header.iter().map(|text| (*text).to_owned()).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| cut(cell)).collect()).collect();
     let mut widths: Vec<usize> = vec![0; header.len()];

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::{IptablesBackend, Mode};
+
 /// Where an agent answers unless it was told otherwise.
 pub const ADMIN_SOCKET: &str = "/run/switchyard/admin.sock";
 
@@ -29,6 +31,48 @@ pub struct Asking {
     pub admin_socket: PathBuf,
 
     /// How to print
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+/// Flags of `switchyard check`.
+#[derive(Clone, Debug, Args, PartialEq, Eq)]
+#[command(disable_version_flag = true)]
+pub struct CheckFlags {
+    /// The mode whose absence is a failure
+    #[arg(long, value_name = "MODE", default_value = "iptables", value_parser = ["iptables", "nftables", "ipvs", "userspace"])]
+    proxy_mode: String,
+
+    /// The scheduler that ipvs mode would use
+    #[arg(long, value_name = "NAME", default_value = "rr")]
+    pub ipvs_scheduler: String,
+
+    /// How to print
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+impl CheckFlags {
+    /// The mode whose absence is a failure.
+    pub fn mode(&self) -> Mode {
+        let all = [Mode::Nftables, Mode::Ipvs, Mode::Userspace];
+        all.into_iter().find(|mode| mode.as_str() == self.proxy_mode).unwrap_or(Mode::Iptables)
+    }
+}
+
+/// Flags of `switchyard cleanup`.
+#[derive(Clone, Debug, Args, PartialEq, Eq)]
+#[command(disable_version_flag = true)]
+pub struct CleanupFlags {
+    /// Only list what would go
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Which iptables to look at; auto is every one that this node has
+    #[arg(long, value_enum, default_value = "auto", value_name = "VARIANT")]
+    pub iptables_backend: IptablesBackend,
+
+    /// How to print the list
     #[arg(long, short, value_enum, default_value = "table")]
     pub output: Output,
 }

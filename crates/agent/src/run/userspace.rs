@@ -125,7 +125,8 @@ fn on_loopback(
     })
 }
 
-fn has_loopback(family: Family) -> bool {
+/// Whether this host has a loopback address of the family.
+pub(crate) fn has_loopback(family: Family) -> bool {
     let ip: IpAddr = match family {
         Family::V4 => Ipv4Addr::LOCALHOST.into(),
         Family::V6 => Ipv6Addr::LOCALHOST.into(),

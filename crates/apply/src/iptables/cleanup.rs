@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::canonical::Canonical;
 use super::save::{self, Detail};
 use super::{Iptables, IptablesError, Jump, Removed, RestoreError, RestoreOptions, Table, is_chain_name};
 
@@ -71,6 +72,45 @@ const BATCH: usize = 500;
 /// Chains of one batch that may turn out to be in use before the rest of the batch is given up.
 const MAX_LEFT: usize = 64;
 
+/// What a cleanup would remove.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Rules in chains of others.
+    pub jumps: Vec<Jump>,
+    /// Chains, by table.
+    pub chains: BTreeMap<Table, Vec<String>>,
+    /// What could not be looked at, and why.
+    pub errors: Vec<CleanupError>,
+}
+
+/// Looks for what the plan names, and removes nothing.
+pub fn find(iptables: &Iptables, what: &CleanupPlan) -> Found {
+    let mut found = Found::default();
+    let mut unread = CleanupOutcome::default();
+    let jumps = what.jumps.iter().map(|jump| jump.table);
+    let tables: BTreeSet<Table> =
+        what.chains.keys().chain(what.prefixes.keys()).copied().chain(jumps).collect();
+    for table in tables {
+        let looked = iptables.save(table).map_err(CleanupCause::from).and_then(|text| {
+            let saved = save::parse(&text, table, Detail::Rules).ok_or(CleanupCause::Unreadable)?;
+            found.chains.insert(table, named(&saved, table, what));
+            let is_there = |jump: &&Jump| {
+                let wanted = Canonical::of_words(jump.args.iter().map(String::as_str));
+                let rules = saved.chains.get(jump.chain.as_str()).into_iter().flatten();
+                jump.table == table && rules.into_iter().any(|line| Canonical::of_line(line) == wanted)
+            };
+            found.jumps.extend(what.jumps.iter().filter(is_there).cloned());
+            Ok(())
+        });
+        if let Err(cause) = looked {
+            unread.fail(table, format!("the table {table}"), cause);
+        }
+    }
+    found.errors = unread.errors;
+    found.errors.retain(|error| !what.ignore_errors_in.contains(&error.table));
+    found
+}
+
 /// Removes what the plan names.
 pub fn cleanup(iptables: &Iptables, what: &CleanupPlan) -> CleanupOutcome {
     let mut outcome = CleanupOutcome::default();
@@ -102,6 +142,10 @@ impl CleanupOutcome {
 fn present(iptables: &Iptables, table: Table, what: &CleanupPlan) -> Result<Vec<String>, CleanupCause> {
     let text = iptables.save(table)?;
     let saved = save::parse(&text, table, Detail::Chains).ok_or(CleanupCause::Unreadable)?;
+    Ok(named(&saved, table, what))
+}
+
+fn named(saved: &save::SavedTable<'_>, table: Table, what: &CleanupPlan) -> Vec<String> {
     let named = what.chains.get(&table).into_iter().flatten().map(String::as_str);
     let named = named.filter(|chain| saved.has_chain(chain));
     let prefixes: Vec<String> = what
@@ -114,7 +158,7 @@ fn present(iptables: &Iptables, table: Table, what: &CleanupPlan) -> Result<Vec<
         .collect();
     let chains: BTreeSet<&str> =
         named.chain(saved.chains_with_prefix(&prefixes)).filter(|chain| is_chain_name(chain)).collect();
-    Ok(chains.into_iter().map(str::to_owned).collect())
+    chains.into_iter().map(str::to_owned).collect()
 }
 
 fn remove_chains(iptables: &Iptables, table: Table, chains: &[String], outcome: &mut CleanupOutcome) {

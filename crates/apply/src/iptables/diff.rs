@@ -3,19 +3,17 @@
 //! In: a planner, and what `iptables-save` prints. Out: a [`Difference`]. Chains of others, and rules of others in the kernel's own chains,
 //! are none of our business. Comments do not count: they help readers, not packets.
 
-mod canonical;
-
 use std::collections::BTreeSet;
 
 use switchyard_plan::iptables::base::JUMPS;
 use switchyard_plan::iptables::names::{CANARY, FIREWALL, is_service_chain};
 use switchyard_plan::iptables::planner::{Planner, WantedChain};
 
+use super::canonical::Canonical;
 use super::save::{self, Detail, SavedTable};
 use super::{Iptables, Jump, Table};
 use crate::diff::Difference;
 use crate::report::Failure;
-use canonical::Canonical;
 
 /// Reads our tables back and compares.
 pub(super) fn difference(programs: &Iptables, planner: &Planner) -> Result<Difference, Failure> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use switchyard_model::Family;
-use switchyard_netlink::ipvs::{Command, Ipvs};
+use switchyard_netlink::ipvs::{Command, Ipvs, ServiceId};
 use switchyard_netlink::nftables::{self, Nft};
 use switchyard_netlink::route::Routes;
 use switchyard_netlink::{NetlinkError, ipset};
@@ -109,13 +109,70 @@ pub fn remove_sets() -> Vec<LeftoverError> {
     set_names().into_iter().filter_map(|name| ipset::destroy(&name).err().map(|e| left(name, e))).collect()
 }
 
+/// What [`remove_leftovers`] would remove.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// One line each.
+    pub objects: Vec<String>,
+    /// What could not be looked at, and why.
+    pub errors: Vec<LeftoverError>,
+}
+
+/// Looks for everything that [`remove_leftovers`] removes, and removes nothing.
+pub fn find_leftovers() -> Found {
+    let mut found = Found::default();
+    let mut unread = |object: &str, cause| {
+        found.errors.push(LeftoverError { object: object.to_owned(), cause });
+    };
+    let mut objects = Vec::new();
+    let has_link = match Routes::open().and_then(|mut routes| routes.links()) {
+        Ok(links) => links.iter().any(|link| link.name == LINK),
+        Err(cause) => {
+            unread("the list of interfaces", cause);
+            false
+        }
+    };
+    if has_link {
+        match our_servers() {
+            Ok(Some((_, ids))) => objects.extend(ids.iter().map(|id| format!("virtual server {id}"))),
+            Ok(None) => {}
+            Err(cause) => unread("virtual servers", cause),
+        }
+        objects.push(format!("interface {LINK}"));
+    }
+    for family in Family::ALL {
+        match nftables::has_table(wire(family), IPVS_TABLE) {
+            Ok(true) => objects.push(format!("table {IPVS_TABLE} of {family}")),
+            Ok(false) => {}
+            Err(cause) => unread(&format!("the table {IPVS_TABLE}"), cause),
+        }
+    }
+    for name in set_names().into_iter().filter(|_| has_link) {
+        match ipset::exists(&name) {
+            Ok(true) => objects.push(format!("set {name}")),
+            Ok(false) => {}
+            Err(cause) => unread(&format!("the set {name}"), cause),
+        }
+    }
+    found.objects = objects;
+    found
+}
+
 /// Removes the virtual servers that are ours.
 fn remove_servers() -> Result<(), NetlinkError> {
-    let Some(mut ipvs) = Ipvs::open()? else { return Ok(()) };
+    let Some((mut ipvs, ids)) = our_servers()? else { return Ok(()) };
+    let commands: Vec<Command> = ids.into_iter().map(Command::DeleteService).collect();
+    // Each answer is success, or that it is gone.
+    ipvs.send(&commands).map(|_| ())
+}
+
+/// The virtual servers that are ours; nothing where there is no IPVS.
+fn our_servers() -> Result<Option<(Ipvs, Vec<ServiceId>)>, NetlinkError> {
+    let Some(mut ipvs) = Ipvs::open()? else { return Ok(None) };
     let mut routes = Routes::open()?;
     let link = routes.link_index(LINK)?;
     let all = routes.addresses()?;
-    let mut commands = Vec::new();
+    let mut ids = Vec::new();
     for family in Family::ALL {
         let Addresses { on_link, own } = sort(&all, link, family);
         // A kernel without nf_tables has no table of ours.
@@ -133,12 +190,11 @@ fn remove_servers() -> Result<(), NetlinkError> {
             let may_be_kube_proxys =
                 table.is_none() && own.contains(&server.address) && NODE_PORTS.contains(&server.port);
             if ledger.owns(server) || may_be_kube_proxys {
-                commands.push(Command::DeleteService(id));
+                ids.push(id);
             }
         }
     }
-    // Each answer is success, or that it is gone.
-    ipvs.send(&commands).map(|_| ())
+    Ok(Some((ipvs, ids)))
 }
 
 /// The names of all sets, of both families.

@@ -21,6 +21,9 @@ const TRIAL: ServiceId = ServiceId {
     port: 20_000,
 };
 
+/// A link that is made and removed at once.
+const TRIAL_LINK: &str = "switchyard-try";
+
 /// Why this mode cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
@@ -60,6 +63,25 @@ pub enum ProbeError {
         "cannot ask the kernel for IPVS; ipvs mode needs the capability CAP_NET_ADMIN in this network namespace"
     )]
     Unasked(#[source] NetlinkError),
+}
+
+/// Tries everything, as [`probe`] does, and leaves nothing behind.
+///
+/// # Errors
+/// What is missing.
+pub fn look(scheduler: &str) -> Result<(), ProbeError> {
+    check_name(scheduler)?;
+    let mut ipvs = Ipvs::open().map_err(ProbeError::Unasked)?.ok_or(ProbeError::NoIpvs)?;
+    try_scheduler(&mut ipvs, scheduler)?;
+    let mut routes = Routes::open().map_err(ProbeError::Unasked)?;
+    match routes.link_index(LINK) {
+        Ok(_) => return Ok(()),
+        Err(NetlinkError::Missing { .. }) => {}
+        Err(error) => return Err(ProbeError::Unasked(error)),
+    }
+    routes.create_dummy(TRIAL_LINK).map_err(ProbeError::NoDummy)?;
+    let link = routes.link_index(TRIAL_LINK).map_err(ProbeError::Unasked)?;
+    routes.delete_link(link).map_err(ProbeError::Unasked)
 }
 
 /// Tries everything. Afterwards the link is there.
