@@ -8,6 +8,7 @@ mod agent;
 mod cluster;
 mod first_sync;
 mod grid;
+pub(crate) mod ipvs;
 mod machine;
 mod manifests;
 mod nftables;

@@ -34,6 +34,7 @@ fn task(arguments: &[String]) -> Result<()> {
         ["tidy"] => report(&Repository::here()?),
         ["bench", rest @ ..] => bench::run(rest),
         ["vm", rest @ ..] => vm::run(rest),
+        [vm::MEASURE] => bench::ipvs::measure(),
         _ => bail!("usage: cargo run --release -p xtask -- tidy | {} | {}", bench::USAGE, vm::USAGE),
     }
 }

@@ -23,13 +23,14 @@ use std::env;
 
 use anyhow::{Result, bail};
 
-use kernel::Kernel;
-use options::Options;
+pub(crate) use built::MEASURE;
+use kernel::{Files, Kernel};
+use options::{Options, Selection};
 use outcome::{Counts, Verdict};
 
 /// How `vm` is called, after its name.
-pub(crate) const USAGE: &str = "vm [--kernel bullseye|bookworm|backports]... [--test NAME]... [--workspace] [--cpus N] [--deadline MINUTES] \
-     [-- ARGUMENTS OF THE TEST HARNESS]";
+pub(crate) const USAGE: &str = "vm [--kernel bullseye|bookworm|backports]... [--only ipvs | --bench ipvs | --test NAME...] [--workspace] [--cpus N] \
+     [--deadline MINUTES] [-- ARGUMENTS OF THE TEST HARNESS]";
 
 /// Runs the tests on every kernel. With `VM=require` in the environment, it is an error if there can be no VM.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
@@ -44,16 +45,34 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     };
     let mut total = Counts::default();
     let mut failed = Vec::new();
-    for (kernel, verdict) in run::run(&kernels, &options)? {
+    let mut figures = Vec::new();
+    for (kernel, mut verdict) in run::run(&kernels, &options)? {
         total.add(verdict.counts);
+        figures.push((kernel, std::mem::take(&mut verdict.figures)));
         report(kernel, &verdict);
         if !verdict.complaints.is_empty() {
             failed.push(kernel.name());
         }
     }
-    println!("{} passed, {} failed, 0 skipped", total.passed, total.failed);
+    if options.selection != Selection::Benchmark {
+        println!("{} passed, {} failed, 0 skipped", total.passed, total.failed);
+    }
     if !failed.is_empty() {
-        bail!("not every test passed on: {}", failed.join(", "));
+        bail!("not all went well on: {}", failed.join(", "));
+    }
+    match options.selection {
+        Selection::Benchmark => benchmark(&kernels, &figures),
+        Selection::Everything | Selection::Ipvs => Ok(()),
+    }
+}
+
+/// Writes down what was measured; with several kernels, on the last of them.
+fn benchmark(kernels: &[(Kernel, Files)], figures: &[(Kernel, Vec<String>)]) -> Result<()> {
+    let directory = crate::repository::root()?.join("docs/benchmarks");
+    for (kernel, lines) in figures {
+        let files = kernels.iter().find(|(known, _)| known == kernel).map(|(_, files)| files);
+        let release = files.map_or("unknown", |files| files.release.as_str());
+        crate::bench::ipvs::report(lines, release, &directory)?;
     }
     Ok(())
 }

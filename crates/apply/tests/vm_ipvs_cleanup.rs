@@ -19,6 +19,9 @@ const SERVERS: &str = "-A -t 10.96.0.10:53 -s rr
 -a -t [fd00:10:96::a]:53 -r [fd00:10:244:1::5]:53 -m -w 1
 ";
 
+/// Virtual servers of others beside them, as `ipvsadm` lists them.
+const FOREIGN: [&str; 2] = ["-A -t 192.0.2.1:443 -s rr", "-A -t 198.51.100.1:30081 -s rr"];
+
 /// A namespace with the virtual servers, a set of kube-proxy's and one of somebody else's.
 fn with_servers_or_skip() -> Option<Namespace> {
     let made = Namespace::new().map_err(|error| error.to_string()).and_then(|namespace| {
@@ -73,22 +76,33 @@ fn servers_sets_and_the_interface_go_where_ipvs_mode_was() {
         .run(|| {
             run("ip", "link add kube-ipvs0 type dummy");
             run("ip", "address add 10.96.0.10/32 dev kube-ipvs0");
-            assert_eq!(servers().len(), SERVERS.lines().count());
+            run("ip", "address add fd00:10:96::a/128 dev kube-ipvs0");
+            // Node ports are at an address of the node, as are those of somebody else, who has another address, too.
+            run("ip", "link add node0 type dummy");
+            run("ip", "address add 192.0.2.1/32 dev node0");
+            run("ipvsadm", "-A -t 192.0.2.1:30080 -s rr");
+            for foreign in FOREIGN {
+                run("ipvsadm", foreign);
+            }
+            let before = servers();
             let found = find_leftovers();
             assert!(found.errors.is_empty(), "{found:?}");
             for object in [
                 "virtual server 10.96.0.10:53/tcp",
+                "virtual server 192.0.2.1:30080/tcp",
                 "interface kube-ipvs0",
                 "set KUBE-CLUSTER-IP",
                 "set KUBE-6-CLUSTER-IP",
             ] {
                 assert!(found.objects.iter().any(|line| line == object), "{object}: {found:?}");
             }
-            assert!(!found.objects.iter().any(|line| line.contains("SOMEBODY")), "{found:?}");
-            assert_eq!(servers().len(), SERVERS.lines().count(), "looking removes nothing");
+            let is_foreign =
+                |line: &String| ["SOMEBODY", ":443/", ":30081/"].iter().any(|text| line.contains(text));
+            assert!(!found.objects.iter().any(is_foreign), "{found:?}");
+            assert_eq!(servers(), before, "looking removes nothing");
             let removed = remove_leftovers();
             assert!(removed.was_here && removed.errors.is_empty(), "{removed:?}");
-            assert_eq!(servers(), [""; 0]);
+            assert_eq!(servers(), FOREIGN);
             assert_eq!(find_leftovers().objects, [""; 0]);
             assert_eq!(run("ipset", "list -n"), "SOMEBODY-ELSES\n");
             assert!(!run("ip", "-o link").contains(LINK));

@@ -9,10 +9,10 @@ use switchyard_model::{
 };
 use switchyard_plan::book::{Book, PortChanges, of_family};
 use switchyard_plan::iptables::{Config, Planner};
-use switchyard_plan::nft;
 use switchyard_plan::settings::{
     LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
 };
+use switchyard_plan::{ipvs, nft};
 
 /// Endpoints of each Service.
 pub(super) const ENDPOINTS: u32 = 5;
@@ -56,6 +56,11 @@ pub(super) fn planner() -> Planner {
 /// The same for nftables mode.
 pub(super) fn nft_planner() -> nft::Planner {
     nft::Planner::new(nft::Config::default(), Book::new(settings()))
+}
+
+/// And for ipvs mode.
+pub(super) fn ipvs_planner() -> ipvs::Planner {
+    ipvs::Planner::new(ipvs::Config::default(), Book::new(settings()))
 }
 
 fn settings() -> Settings {

@@ -54,6 +54,11 @@ impl Machine {
     }
 }
 
+/// The version of a package of Debian.
+pub(super) fn package(name: &str) -> String {
+    output("dpkg-query", &["--show", "--showformat=${Package} ${Version}", name])
+}
+
 const UNKNOWN: &str = "unknown";
 
 fn file(path: &str) -> String {

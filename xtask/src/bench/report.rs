@@ -85,7 +85,7 @@ impl Report {
 
 impl Section {
     /// Every column as wide as its widest value.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let rows = grid::rows(&self.lines);
         let width =
             |n: usize| rows.iter().filter_map(|row| row.get(n)).map(|cell| cell.chars().count()).max();
@@ -101,7 +101,7 @@ impl Section {
         out
     }
 
-    fn markdown(&self, out: &mut String) {
+    pub(super) fn markdown(&self, out: &mut String) {
         let _ = writeln!(out, "\n## {}\n\n{}\n", self.title, self.about);
         for (n, row) in grid::rows(&self.lines).iter().enumerate() {
             let _ = writeln!(out, "| {} |", row.join(" | "));

@@ -9,18 +9,33 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::guest::Step;
-use super::options::{Options, Scope};
+use super::guest::{Judged, Step};
+use super::options::{Options, Scope, Selection};
+
+/// Test programs with arguments for their harness. Integration tests that are for other kernels only are always added.
+type Programs = &'static [(Kind, &'static str, &'static [&'static str])];
 
 /// What shows something on another kernel, with arguments that leave out what does not: the file of the configuration is read before any
 /// kernel is asked, and userspace mode needs nothing of it that is new.
-const EVERYTHING: [(Kind, &str, &[&str]); 5] = [
+const EVERYTHING: Programs = &[
     (Kind::Unit, "netlink", &["ipvs"]),
     (Kind::Unit, "apply", &["ipvs"]),
     (Kind::Integration, "lab_probe", &[]),
     (Kind::Integration, "lab_incremental", &[]),
+    (Kind::Integration, "lab_privileges", &["--exact", "ipvs"]),
     (Kind::Integration, "lab_scenarios", &["--skip", "with_the_file_of_kubeadm", "--skip", "userspace"]),
 ];
+
+/// What needs IPVS.
+const IPVS: Programs = &[
+    (Kind::Unit, "netlink", &["ipvs"]),
+    (Kind::Unit, "apply", &["ipvs"]),
+    (Kind::Integration, "lab_privileges", &["--exact", "ipvs"]),
+    (Kind::Integration, "lab_scenarios", &["--exact", "ipvs"]),
+];
+
+/// The task of this program that measures in the guest.
+pub(crate) const MEASURE: &str = "measure-ipvs";
 
 /// So begin the names of integration tests that are for other kernels only.
 const ONLY_HERE: &str = "vm_";
@@ -75,7 +90,7 @@ struct Profile {
 
 /// Builds what the options ask for.
 pub(super) fn build(root: &Path, options: &Options) -> Result<Built> {
-    let wanted = wanted(root, &options.tests)?;
+    let wanted = wanted(root, &options.tests, options.selection)?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     // What `cargo run` says of this package; build scripts that look at it would make cargo build half of the dependencies anew.
@@ -107,6 +122,22 @@ pub(super) fn build(root: &Path, options: &Options) -> Result<Built> {
     steps(&text, &wanted, &options.harness)
 }
 
+/// This program instead of tests: it measures.
+pub(super) fn benchmark(root: &Path) -> Result<Built> {
+    if cfg!(debug_assertions) {
+        bail!("figures of a debug build say nothing; use cargo run --release");
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let step = Step {
+        name: "benchmark".to_owned(),
+        directory: root.to_path_buf(),
+        program: program.clone(),
+        arguments: vec![MEASURE.to_owned()],
+        judged: Judged::Figures,
+    };
+    Ok(Built { steps: vec![step], programs: vec![program] })
+}
+
 /// The name in the manifest of a package.
 fn package_name(package: &Path) -> Result<String> {
     let manifest = fs::read_to_string(package.join("Cargo.toml"))?;
@@ -114,7 +145,7 @@ fn package_name(package: &Path) -> Result<String> {
     Ok(name.with_context(|| format!("{} has no name", package.display()))?.to_owned())
 }
 
-fn wanted(root: &Path, asked: &[String]) -> Result<Vec<Wanted>> {
+fn wanted(root: &Path, asked: &[String], selection: Selection) -> Result<Vec<Wanted>> {
     let known = integration_tests(root)?;
     let find = |kind, name: &str, arguments| {
         let package = match kind {
@@ -129,7 +160,11 @@ fn wanted(root: &Path, asked: &[String]) -> Result<Vec<Wanted>> {
         let only_here =
             known.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with(ONLY_HERE));
         let only_here = only_here.map(|name| (Kind::Integration, name, &[][..]));
-        let all = EVERYTHING.into_iter().chain(only_here).map(|(kind, name, arguments)| {
+        let selected = match selection {
+            Selection::Everything => EVERYTHING,
+            Selection::Ipvs | Selection::Benchmark => IPVS,
+        };
+        let all = selected.iter().copied().chain(only_here).map(|(kind, name, arguments)| {
             find(kind, name, arguments).with_context(|| format!("there are no tests {name} any more"))
         });
         return all.collect();
@@ -201,7 +236,7 @@ fn step(test: &Wanted, directory: &Path, program: &Path, harness: &[String]) -> 
         directory: directory.to_path_buf(),
         program: program.to_path_buf(),
         arguments: own.iter().map(|own| (*own).to_owned()).chain(harness.iter().cloned()).collect(),
-        may_be_empty: !harness.is_empty(),
+        judged: if harness.is_empty() { Judged::Tests } else { Judged::TestsIfAny },
     }
 }
 
@@ -242,7 +277,7 @@ mod tests {
     fn arguments_for_the_harness_replace_a_filter() {
         let built = steps(SAID, &[scenarios()], &["nftables".to_owned()]).unwrap();
         assert_eq!(built.steps.first().unwrap().arguments, ["nftables"]);
-        assert!(built.steps.first().unwrap().may_be_empty);
+        assert_eq!(built.steps.first().unwrap().judged, Judged::TestsIfAny);
     }
 
     #[test]
@@ -260,8 +295,11 @@ mod tests {
     fn a_test_that_does_not_exist_is_refused() {
         let root = crate::repository::root().unwrap();
         assert_eq!(package_name(&root.join("crates/agent")).unwrap(), "switchyard");
-        assert!(wanted(&root, &["lab_nonsense".to_owned()]).is_err());
-        assert!(wanted(&root, &[]).unwrap().len() >= EVERYTHING.len());
-        assert_eq!(wanted(&root, &["netlink".to_owned()]).unwrap().first().unwrap().kind, Kind::Unit);
+        let named = |name: &str| wanted(&root, &[name.to_owned()], Selection::Everything);
+        assert!(named("lab_nonsense").is_err());
+        assert_eq!(named("netlink").unwrap().first().unwrap().kind, Kind::Unit);
+        for (selection, least) in [(Selection::Everything, EVERYTHING), (Selection::Ipvs, IPVS)] {
+            assert!(wanted(&root, &[], selection).unwrap().len() > least.len());
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! The first program of the guest: a script that runs the tests one by one and gives an account of them on the second serial line. The
+//! The first program of the guest: a script that runs the steps one by one and gives an account of them on the second serial line. The
 //! first one is the kernel's console.
 
 use std::path::PathBuf;
 
 use super::outcome::MARK;
 
-/// One test program to run.
+/// One program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
     /// For people.
@@ -14,15 +14,25 @@ pub(super) struct Step {
     pub(super) directory: PathBuf,
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
-    /// True if the arguments may leave no test of this program.
-    pub(super) may_be_empty: bool,
+    pub(super) judged: Judged,
+}
+
+/// What makes a step a success, besides its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// The harness of its tests says that all passed, and that there were some.
+    Tests,
+    /// The same, but the arguments may leave no test of this program.
+    TestsIfAny,
+    /// It printed figures.
+    Figures,
 }
 
 #[cfg(test)]
 impl Step {
     pub(super) fn named(name: &str) -> Self {
         let (directory, program) = (PathBuf::from("/crates/agent"), PathBuf::from("/target/test"));
-        Self { name: name.to_owned(), directory, program, arguments: Vec::new(), may_be_empty: false }
+        Self { name: name.to_owned(), directory, program, arguments: Vec::new(), judged: Judged::Tests }
     }
 }
 

@@ -15,8 +15,10 @@ const DEADLINE_MINUTES: u64 = 40;
 pub(super) struct Options {
     /// In the order in which they are tried.
     pub(super) kernels: Vec<Kernel>,
-    /// What was asked for with `--test`; everything that belongs into a VM if empty.
+    /// What was asked for with `--test`; all of `selection` if empty.
     pub(super) tests: Vec<String>,
+    /// What runs if no tests are named.
+    pub(super) selection: Selection,
     /// How the tests are built.
     pub(super) scope: Scope,
     /// Given to every test program.
@@ -25,6 +27,27 @@ pub(super) struct Options {
     pub(super) processors: u8,
     /// For one kernel.
     pub(super) deadline: Duration,
+}
+
+/// Tests that belong into a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// All of them.
+    Everything,
+    /// Those that need IPVS.
+    Ipvs,
+    /// None: the benchmark of ipvs mode.
+    Benchmark,
+}
+
+impl Selection {
+    fn parse(flag: &str, text: &str) -> Result<Self> {
+        match (flag, text) {
+            ("--only", "ipvs") => Ok(Self::Ipvs),
+            ("--bench", "ipvs") => Ok(Self::Benchmark),
+            _ => bail!("{flag} {text:?}: there is only ipvs"),
+        }
+    }
 }
 
 /// What cargo is told to look at. Features of dependencies depend on it, and with them what must be built again.
@@ -41,6 +64,7 @@ impl Options {
         let mut options = Self {
             kernels: Vec::new(),
             tests: Vec::new(),
+            selection: Selection::Everything,
             scope: Scope::Packages,
             harness: Vec::new(),
             processors: 1,
@@ -53,6 +77,7 @@ impl Options {
             match *argument {
                 "--kernel" => options.kernels.push(Kernel::parse(value()?)?),
                 "--test" => options.tests.push((*value()?).to_owned()),
+                "--only" | "--bench" => options.selection = Selection::parse(argument, value()?)?,
                 "--workspace" => options.scope = Scope::Workspace,
                 "--cpus" => options.processors = value()?.parse().context("--cpus is no number")?,
                 "--deadline" => {
@@ -64,10 +89,15 @@ impl Options {
             }
         }
         if options.kernels.is_empty() {
-            options.kernels = Kernel::ALL.to_vec();
+            options.kernels = match options.selection {
+                Selection::Benchmark => vec![Kernel::Bookworm],
+                Selection::Everything | Selection::Ipvs => Kernel::ALL.to_vec(),
+            };
         }
         if options.tests.is_empty() {
             options.scope = Scope::Workspace;
+        } else if options.selection != Selection::Everything {
+            bail!("--test names the tests a second time; usage: {USAGE}");
         }
         if options.processors == 0 {
             bail!("--cpus 0: a machine has a processor");
@@ -102,7 +132,14 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for wrong in [&["--kernel"][..], &["--kernel", "buster"], &["--cpus", "0"], &["lab_scenarios"]] {
+        for wrong in [
+            &["--kernel"][..],
+            &["--kernel", "buster"],
+            &["--cpus", "0"],
+            &["lab_scenarios"],
+            &["--only", "iptables"],
+            &["--only", "ipvs", "--test", "lab_scenarios"],
+        ] {
             assert!(Options::parse(wrong).is_err(), "{wrong:?}");
         }
     }

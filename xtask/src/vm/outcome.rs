@@ -1,10 +1,11 @@
 //! What a guest's account is worth. Pure: lines of its serial line in, a verdict out.
 //!
 //! The guest frames each test program with lines that begin with `@vm` and a word that only this run knows. Success needs all of it: the
-//! right kernel, every program begun and ended in order with status 0, every program's own count complete and free of failures, the closing
+//! right kernel, every program begun and ended in order with status 0, every program's own count complete and free of failures (of one that measures: its figures), the closing
 //! line, a console without a crash, and an emulator that ended by itself. Whatever is missing is a complaint.
 
-use super::guest::Step;
+use super::guest::{Judged, Step};
+use crate::bench::ipvs::MARK as FIGURES;
 
 /// What stands before the guest's own lines.
 pub(super) const MARK: &str = "@vm";
@@ -51,6 +52,8 @@ pub(super) struct Verdict {
     pub(super) counts: Counts,
     /// Why this is no success; empty for a success.
     pub(super) complaints: Vec<String>,
+    /// Lines of figures, if the step was to print some.
+    pub(super) figures: Vec<String>,
 }
 
 /// The account so far.
@@ -128,6 +131,9 @@ impl<'a> Account<'a> {
 
     fn test_line(&mut self, line: &str) {
         let Some(program) = &mut self.running else { return };
+        if line.starts_with(FIGURES) {
+            self.verdict.figures.push(line.to_owned());
+        }
         if let Some(count) = announced(line) {
             // Only the first counts: a second harness inside of a test has a summary of its own, which is a complaint.
             program.announced = program.announced.or(Some(count));
@@ -144,7 +150,12 @@ impl<'a> Account<'a> {
     fn judge(&mut self, program: &Program, status: &str) {
         let step = self.steps.get(self.ended);
         let name = step.map_or("something unknown", |step| step.name.as_str()).to_owned();
+        let judged = step.map_or(Judged::Tests, |step| step.judged);
         let complaint = match (program.announced, program.summaries.as_slice()) {
+            _ if judged == Judged::Figures => {
+                let is_good = status == "0" && !self.verdict.figures.is_empty();
+                (!is_good).then(|| format!("status {status} and {} figures", self.verdict.figures.len()))
+            }
             (Some(announced), [summary]) => {
                 let Summary { counts, ignored } = *summary;
                 self.verdict.counts.add(counts);
@@ -156,7 +167,7 @@ impl<'a> Account<'a> {
                     Some(format!("{} failed, status {status}: {names}", counts.failed))
                 } else if ignored > 0 {
                     Some(format!("{ignored} tests were ignored"))
-                } else if ran == 0 && !step.is_some_and(|step| step.may_be_empty) {
+                } else if ran == 0 && judged == Judged::Tests {
                     Some("no test ran".to_owned())
                 } else {
                     None
@@ -183,7 +194,7 @@ impl<'a> Account<'a> {
             let stage = self.stage().to_owned();
             self.complain(format!("the account ends without its closing line, during: {stage}"));
         }
-        if self.verdict.counts == Counts::default() {
+        if self.verdict.counts == Counts::default() && self.verdict.figures.is_empty() {
             self.complain("no test ran at all".to_owned());
         }
         self.verdict

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::built::{self, Built};
 use super::kernel::{Files, Kernel};
-use super::options::Options;
+use super::options::{Options, Selection};
 use super::outcome::Verdict;
 use super::{boot, guest, root, tool};
 
@@ -47,7 +47,10 @@ pub(super) fn kernels(options: &Options) -> Result<Vec<(Kernel, Files)>> {
 /// Builds once, then runs on every kernel, on as many at a time as this machine has processors: a guest uses one.
 pub(super) fn run(kernels: &[(Kernel, Files)], options: &Options) -> Result<Vec<(Kernel, Verdict)>> {
     let tree = crate::repository::root()?;
-    let built = built::build(&tree, options)?;
+    let built = match options.selection {
+        Selection::Benchmark => built::benchmark(&tree)?,
+        Selection::Everything | Selection::Ipvs => built::build(&tree, options)?,
+    };
     let at_once =
         thread::available_parallelism().map_or(1, usize::from).div_ceil(usize::from(options.processors));
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -49,7 +49,10 @@ fn changed(from: &str, to: &str) -> String {
 #[test]
 fn a_complete_account_is_a_success() {
     let verdict = judge(GOOD, "[    0.1] all is well\n", End::Normal);
-    assert_eq!(verdict, Verdict { counts: Counts { passed: 3, failed: 0 }, complaints: Vec::new() });
+    assert_eq!(
+        verdict,
+        Verdict { counts: Counts { passed: 3, failed: 0 }, complaints: Vec::new(), figures: Vec::new() }
+    );
 }
 
 #[test]
@@ -128,4 +131,24 @@ fn whoever_waits_is_told_what_runs() {
     assert_eq!(account.stage(), "boot");
     GOOD.lines().take(4).for_each(|line| account.line(line));
     assert_eq!(account.stage(), "lab_scenarios");
+}
+
+#[test]
+fn a_benchmark_must_print_figures_and_succeed() {
+    let step = Step { judged: Judged::Figures, ..Step::named("benchmark") };
+    let judge = |output: &str, status: &str| {
+        let mut account = Account::new(WORD, RELEASE, std::slice::from_ref(&step));
+        let text = format!(
+            "@vm w0rd boot {RELEASE}\n@vm w0rd begin 0\n{output}\n@vm w0rd end 0 {status}\n@vm w0rd done"
+        );
+        text.lines().for_each(|line| account.line(line));
+        account.finish("", End::Normal)
+    };
+    let good = judge("@figures {}", "0");
+    assert_eq!(
+        (good.complaints.as_slice(), good.figures.as_slice()),
+        (&[][..], &["@figures {}".to_owned()][..])
+    );
+    assert!(!judge("@figures {}", "1").complaints.is_empty());
+    assert!(!judge("nothing", "0").complaints.is_empty());
 }
