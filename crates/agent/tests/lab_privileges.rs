@@ -60,4 +60,9 @@ fn capabilities_are_those_of_the_documentation(variant: Variant) {
     }
 }
 
+#[test]
+fn ipvs() {
+    capabilities_are_those_of_the_documentation(Variant::Ipvs);
+}
+
 every_mode!(capabilities_are_those_of_the_documentation);

@@ -1,11 +1,13 @@
-//! ipvs mode beyond scenarios: restarts, connections that outlive their endpoint, options, virtual servers of others, harm, and
-//! changes of the mode. Needs a kernel with IPVS: `make vm` boots one. Elsewhere only the refusal is seen.
+//! ipvs mode beyond scenarios: restarts, connections that outlive their endpoint, options, virtual servers of others, harm,
+//! changes of the mode, and kube-proxy's place. Needs a kernel with IPVS: `make vm` boots one. Elsewhere only the refusal is seen.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 #[macro_use]
 #[path = "common/all.rs"]
 mod common;
+#[path = "vm_ipvs/takeover.rs"]
+mod takeover;
 
 use switchyard_lab::Transport::{Tcp, Udp};
 use switchyard_lab::{Dial, Lab};
