@@ -14,6 +14,8 @@
 mod connect;
 mod desk;
 mod follow;
+mod items;
+mod list;
 mod observe;
 mod outage;
 mod single;
@@ -31,16 +33,19 @@ use switchyard_model::Event;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+pub use list::ListFormat;
 pub use observe::{Answered, Observer};
 
 use crate::convert::Interner;
 use crate::{Sink, SourceError};
 pub(crate) use connect::client;
 use desk::{Desk, EndpointsDesk, Services, Slices};
-use follow::{Follower, Patience, Selection};
+use follow::{Collector, Follower, Patience, Selection};
 use outage::Outages;
 pub(crate) use outage::Trouble;
 use single::{CidrDesk, NodeDesk};
+#[cfg(test)]
+pub(crate) use watched::Watched;
 
 /// A role or an API that is missing is asked for again after this time: clusters are upgraded.
 const REFUSED_REST: Duration = Duration::from_secs(600);
@@ -56,6 +61,8 @@ pub struct Config {
     pub node_name: String,
     /// Whether somebody needs ServiceCIDRs.
     pub service_cidrs: ServiceCidrs,
+    /// In which form lists are asked for.
+    pub list_format: ListFormat,
     /// Is told about every request.
     pub observer: Observer,
 }
@@ -75,6 +82,14 @@ struct Shared {
     sink: Sink,
     interner: Arc<Mutex<Interner>>,
     outages: Arc<Outages>,
+    list_format: ListFormat,
+}
+
+impl Shared {
+    /// A follower of all objects of one kind.
+    fn follower<C: Collector>(&self, client: &Client, selection: Selection, collector: C) -> Follower<C> {
+        Follower::new(client, self.list_format, selection, collector, self.outages.clone())
+    }
 }
 
 /// Lists and watches Services, EndpointSlices (or Endpoints), the own Node and ServiceCIDRs, for ever.
@@ -86,7 +101,7 @@ pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> 
     let (mut current, server) = client(&config).await?;
     info!(%server, "watching the API server");
     let outages = Arc::new(Outages::new(&server, config.observer.pause()));
-    let shared = Shared { sink, interner: Arc::default(), outages };
+    let shared = Shared { sink, interner: Arc::default(), outages, list_format: config.list_format };
     loop {
         tokio::select! {
             () = watch(&current, &config, shared.clone()) => {}
@@ -122,7 +137,7 @@ async fn services(client: &Client, shared: Shared) {
         optional_fields: Some("spec.clusterIP!=None".to_owned()),
     };
     let desk = Desk::<Services>::new(&shared);
-    Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
+    shared.follower(client, selection, desk).run(Patience::Endless).await;
 }
 
 /// EndpointSlices; Endpoints if the server does not know the former.
@@ -130,17 +145,17 @@ async fn endpoints(client: &Client, shared: Shared) {
     let labels = Some("!service.kubernetes.io/headless".to_owned());
     let selection = Selection { labels, ..Selection::default() };
     let desk = Desk::<Slices>::new(&shared);
-    let follower = Follower::new(client, selection.clone(), desk, shared.outages.clone());
+    let follower = shared.follower(client, selection.clone(), desk);
     follower.run(Patience::UntilUnknown).await;
     info!("the API server has no EndpointSlices (discovery.k8s.io/v1); watching Endpoints instead");
     let desk = EndpointsDesk::new(&shared);
-    Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
+    shared.follower(client, selection, desk).run(Patience::Endless).await;
 }
 
 async fn node(client: &Client, name: &str, shared: Shared) {
     let selection = Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() };
     let desk = NodeDesk::new(name, &shared);
-    Follower::new(client, selection, desk, shared.outages).run(Patience::Endless).await;
+    shared.follower(client, selection, desk).run(Patience::Endless).await;
 }
 
 async fn cidrs(client: &Client, wanted: ServiceCidrs, shared: Shared) {
@@ -162,6 +177,6 @@ async fn cidrs(client: &Client, wanted: ServiceCidrs, shared: Shared) {
 /// Follows ServiceCIDRs until the server refuses the first list.
 async fn watch_cidrs(client: &Client, shared: &Shared) {
     let desk = CidrDesk::new(shared);
-    let follower = Follower::new(client, Selection::default(), desk, shared.outages.clone());
+    let follower = shared.follower(client, Selection::default(), desk);
     follower.run(Patience::UntilRefused).await;
 }

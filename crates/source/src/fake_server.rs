@@ -11,6 +11,10 @@ use tokio::sync::mpsc;
 pub(crate) enum Reply {
     /// A status and a body.
     Whole(u16, Value),
+    /// A body of which the end is missing.
+    Cut(Value),
+    /// A body in protobuf.
+    Protobuf(Vec<u8>),
     /// Lines of a watch, which stays open until the sender is dropped.
     Stream(mpsc::UnboundedReceiver<Value>),
 }
@@ -118,13 +122,19 @@ async fn serve(mut connection: TcpStream, script: Script, noted: Arc<Mutex<Vec<S
         match script(path, query) {
             Reply::Whole(code, body) => {
                 let body = body.to_string();
-                let head = format!(
-                    "HTTP/1.1 {code} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-                    body.len()
-                );
-                if connection.write_all((head + &body).as_bytes()).await.is_err() {
+                if answer(&mut connection, code, JSON, body.len(), body.as_bytes()).await.is_err() {
                     return;
                 }
+            }
+            Reply::Protobuf(body) => {
+                if answer(&mut connection, 200, PROTOBUF, body.len(), &body).await.is_err() {
+                    return;
+                }
+            }
+            Reply::Cut(body) => {
+                let body = body.to_string();
+                let _ = answer(&mut connection, 200, JSON, body.len() + 1, body.as_bytes()).await;
+                return;
             }
             Reply::Stream(mut lines) => {
                 let head =
@@ -141,4 +151,19 @@ async fn serve(mut connection: TcpStream, script: Script, noted: Arc<Mutex<Vec<S
             }
         }
     }
+}
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+async fn answer(
+    connection: &mut TcpStream,
+    code: u16,
+    kind: &str,
+    length: usize,
+    body: &[u8],
+) -> std::io::Result<()> {
+    let head = format!("HTTP/1.1 {code} x\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+    connection.write_all(head.as_bytes()).await?;
+    connection.write_all(body).await
 }

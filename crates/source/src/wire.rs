@@ -1,6 +1,6 @@
 //! Kubernetes objects as they come over the wire, cut down to the fields that a proxy acts on.
 //!
-//! In: JSON or YAML through serde. Out: structs of [`Lax`] fields.
+//! In: JSON or YAML through serde, or protobuf. Out: structs of [`Lax`] fields.
 //!
 //! Invariants
 //! - Decoding a well-formed document cannot fail: a field of a wrong type is remembered as [`Lax::Wrong`], so that it
@@ -9,9 +9,10 @@
 
 mod lax;
 mod object;
+pub(crate) mod protobuf;
 
 pub(crate) use lax::{Lax, List, Shape};
 pub(crate) use object::{
-    Endpoint, EndpointSlice, Endpoints, Meta, Named, Node, NodeSpec, Object, Service, ServiceCidr,
-    ServicePort, ServiceSpec, SlicePort, SubsetAddress,
+    Endpoint, EndpointSlice, Endpoints, ListMeta, Meta, Moment, Named, Node, NodeSpec, Object, Refusal,
+    Service, ServiceCidr, ServicePort, ServiceSpec, SlicePort, SubsetAddress,
 };

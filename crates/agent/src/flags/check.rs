@@ -15,10 +15,8 @@ use super::table::{FLAGS, Flag, Target, flag_of};
 use super::{Config, Flags, Mode, file, typed};
 
 /// Fields that are accepted and change nothing here.
-const WITHOUT_EFFECT: [&str; 14] = [
-    "clientConnection.acceptContentTypes",
+const WITHOUT_EFFECT: [&str; 12] = [
     "clientConnection.burst",
-    "clientConnection.contentType",
     "clientConnection.qps",
     "configSyncPeriod",
     "logging.flushFrequency",

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use anyhow::Context;
+use switchyard_config::configuration::ClientConnection;
 use switchyard_serve::metrics::Metrics;
-use switchyard_source::cluster::ServiceCidrs;
+use switchyard_source::cluster::{ListFormat, ServiceCidrs};
 use switchyard_source::events::Recorder;
 use switchyard_source::{Sink, SourceError, cluster, manifests};
 use tokio::runtime::Runtime;
@@ -49,8 +50,18 @@ fn cluster_config(config: &Config, node_name: &str, metrics: &Arc<Metrics>) -> O
             Mode::Nftables | Mode::Userspace => ServiceCidrs::Watched,
             Mode::Iptables | Mode::Ipvs => ServiceCidrs::Ignored,
         },
+        list_format: list_format(&config.configuration.client_connection),
         observer: pages::observer(metrics),
     })
+}
+
+/// What kube-proxy would ask for: `contentType`, unless `acceptContentTypes` says otherwise.
+fn list_format(connection: &ClientConnection) -> ListFormat {
+    let accepted = match connection.accept_content_types.as_str() {
+        "" => &connection.content_type,
+        types => types,
+    };
+    if accepted.contains("protobuf") { ListFormat::Protobuf } else { ListFormat::Json }
 }
 
 /// Kubernetes Events, if there is an API server.

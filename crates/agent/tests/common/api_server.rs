@@ -1,7 +1,7 @@
 //! An API server of a few lines, for changes that come one by one: files are read together a moment after they change.
 //!
-//! In: objects as JSON. Out: watches that begin with all objects of a kind (streamed lists) and go on with changes. It listens on the
-//! loopback address of a node and never ends a watch.
+//! In: objects as JSON. Out: lists of all objects of a kind, and watches that go on with changes. It listens on the loopback address of a
+//! node and never ends a watch.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -85,7 +85,7 @@ fn key(object: &Value) -> (String, String) {
     (plural, format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"])))
 }
 
-/// Answers one request, which must be a watch.
+/// Answers one request: a list or a watch.
 fn serve(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut request = String::new();
     let mut reader = BufReader::new(client.try_clone()?);
@@ -97,28 +97,33 @@ fn serve(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let target = request.split(' ').nth(1).unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let plural = path.rsplit('/').next().unwrap_or_default();
-    let version = query.split('&').find_map(|word| word.strip_prefix("resourceVersion=")?.parse().ok());
-    watch(client, shared, plural, version.filter(|_| !query.contains("sendInitialEvents=true")))
+    if !query.contains("watch=true") {
+        return list(client, shared, plural);
+    }
+    let from = query.split('&').find_map(|word| word.strip_prefix("resourceVersion=")?.parse().ok());
+    watch(client, shared, plural, from.unwrap_or_default())
 }
 
-/// `from` is where to resume; without it all objects come first.
-fn watch(mut client: TcpStream, shared: &Shared, plural: &str, from: Option<usize>) -> std::io::Result<()> {
+fn list(mut client: TcpStream, shared: &Shared, plural: &str) -> std::io::Result<()> {
+    let state = shared.state.lock().unwrap();
+    let items: Vec<_> =
+        state.objects.iter().filter(|((kind, _), _)| kind == plural).map(|(_, object)| object).collect();
+    let meta = json!({ "resourceVersion": state.changes.len().to_string() });
+    let body = json!({ "kind": "List", "apiVersion": "v1", "metadata": meta, "items": items }).to_string();
+    drop(state);
+    let length = body.len();
+    write!(
+        client,
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+fn watch(mut client: TcpStream, shared: &Shared, plural: &str, from: usize) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     client.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
     )?;
-    let (mut seen, mut lines) = (from.unwrap_or_default(), String::new());
-    if from.is_none() {
-        let state = shared.state.lock().unwrap();
-        seen = state.changes.len();
-        for (_, object) in state.objects.iter().filter(|((kind, _), _)| kind == plural) {
-            lines.push_str(&format!("{}\n", json!({ "type": "ADDED", "object": object })));
-        }
-        let end = json!({ "type": "BOOKMARK", "object": { "kind": plural, "apiVersion": "v1", "metadata": {
-            "resourceVersion": seen.to_string(), "annotations": { "k8s.io/initial-events-end": "true" },
-        } } });
-        lines.push_str(&format!("{end}\n"));
-    }
+    let (mut seen, mut lines) = (from, String::new());
     loop {
         if !lines.is_empty() {
             write!(client, "{:x}\r\n{lines}\r\n", lines.len())?;

@@ -70,7 +70,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::cluster::ServiceCidrs;
+    use crate::cluster::{ListFormat, ServiceCidrs};
 
     const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
         clusters: [{name: k, cluster: {server: 'https://10.0.0.1:6443'}}]\n\
@@ -82,6 +82,7 @@ mod tests {
             master: master.map(str::to_owned),
             node_name: "n1".to_owned(),
             service_cidrs: ServiceCidrs::Ignored,
+            list_format: ListFormat::Protobuf,
             observer: super::super::Observer::default(),
         };
         match client(&config).await {

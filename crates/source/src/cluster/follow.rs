@@ -13,23 +13,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
+use super::list::{self, Age, ListFormat};
 use super::outage::{Outages, Trouble, delay};
 use super::watched::Watched;
 use crate::wire::Object;
 
-/// Objects per page where the server cannot stream a list.
-const PAGE: u32 = 500;
 /// The server must begin its answer within this time.
-const ANSWER: Duration = Duration::from_secs(30);
-/// A page of a list must be there within this time.
-const PAGE_ANSWER: Duration = Duration::from_secs(60);
-/// A streamed list that pauses for so long without its end mark comes from a server that does not know such lists.
-const STREAM_PAUSE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
+/// How much later than it should a watch may end.
+const LATE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 /// A watch that lived for so long is a working one.
 const SETTLED: Duration = Duration::from_secs(1);
 /// The server ends a watch between this many seconds and [`WATCH_SPREAD`] more.
@@ -41,8 +38,6 @@ const SILENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 90 });
 const MAX_ASKED: Duration = Duration::from_secs(30);
 /// A watch that cannot be resumed this many times in a row is replaced by a list.
 const FAILURES_BEFORE_LIST: u32 = 4;
-/// The annotation of the bookmark that ends a streamed list.
-const LIST_END: &str = "k8s.io/initial-events-end";
 
 /// What becomes of the objects.
 pub(super) trait Collector {
@@ -73,7 +68,8 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    fn field_selector(&self) -> Option<String> {
+    /// The field selector to ask with.
+    pub(super) fn field_selector(&self) -> Option<String> {
         self.optional_fields.clone().or_else(|| self.fields.clone())
     }
 }
@@ -89,15 +85,6 @@ pub(super) enum Patience {
     UntilUnknown,
 }
 
-/// How lists are fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listing {
-    /// As a watch that begins with all objects.
-    Streamed,
-    /// Page by page.
-    Paged,
-}
-
 /// Follows all objects of one kind.
 pub(super) struct Follower<C: Collector> {
     client: Client,
@@ -105,7 +92,7 @@ pub(super) struct Follower<C: Collector> {
     selection: Selection,
     collector: C,
     outages: Arc<Outages>,
-    listing: Listing,
+    format: ListFormat,
     /// Where to resume; nothing if a list is needed.
     version: Option<String>,
     has_listed: bool,
@@ -115,14 +102,20 @@ pub(super) struct Follower<C: Collector> {
 
 impl<C: Collector> Follower<C> {
     /// Nothing is asked for yet.
-    pub(super) fn new(client: &Client, selection: Selection, collector: C, outages: Arc<Outages>) -> Self {
+    pub(super) fn new(
+        client: &Client,
+        format: ListFormat,
+        selection: Selection,
+        collector: C,
+        outages: Arc<Outages>,
+    ) -> Self {
         Self {
             client: client.clone(),
             api: Api::all(client.clone()),
             selection,
             collector,
             outages,
-            listing: Listing::Streamed,
+            format,
             version: None,
             has_listed: false,
             failures: 0,
@@ -156,14 +149,9 @@ impl<C: Collector> Follower<C> {
 
     /// A list was refused as invalid: asks for less, if there is less to ask for.
     fn lowers_demands(&mut self, trouble: &Trouble) -> bool {
-        let resource = C::Wire::PLURAL;
-        if self.listing == Listing::Streamed {
-            debug!(resource, ?trouble, "the server cannot stream this list; fetching pages");
-            self.listing = Listing::Paged;
-            return true;
-        }
         let dropped = self.selection.optional_fields.take();
         if dropped.is_some() {
+            let resource = C::Wire::PLURAL;
             debug!(resource, ?trouble, "the server does not know the field selector; going on without it");
         }
         dropped.is_some()
@@ -196,12 +184,6 @@ impl<C: Collector> Follower<C> {
         groups.any(|group| group.versions.iter().any(|version| version.version == "v1"))
     }
 
-    fn finish_list(&mut self) {
-        self.collector.finish();
-        self.has_listed = true;
-        self.works();
-    }
-
     /// Something good came from the server.
     fn works(&mut self) {
         self.failures = 0;
@@ -210,20 +192,26 @@ impl<C: Collector> Follower<C> {
 
     /// One watch, with a list before it if there is nothing to resume. Ends well when the server ends the watch.
     async fn session(&mut self) -> Result<(), Trouble> {
-        if self.version.is_none() && self.listing == Listing::Paged {
-            self.list_pages().await?;
+        if self.version.is_none() {
+            self.list().await?;
         }
-        let mut parameters = self.watch_parameters();
-        let is_list = self.version.is_none();
-        parameters.send_initial_events = is_list;
+        let parameters = self.watch_parameters();
         let version = self.version.clone().unwrap_or_default();
         let answer = self.api.watch(&parameters, &version);
         let answer = timeout(ANSWER, answer).await.map_err(|_| Trouble::Silent)?;
         let mut stream = pin!(answer.map_err(|error| Trouble::of(&error))?);
-        if is_list {
-            self.stream_list(&mut stream).await?;
-        }
         self.watch(&mut stream, parameters.timeout).await
+    }
+
+    async fn list(&mut self) -> Result<(), Trouble> {
+        let age = if self.has_listed { Age::Now } else { Age::Any };
+        let version =
+            list::fetch(&self.client, &self.selection, age, self.format, &mut self.collector).await?;
+        self.version = Some(version);
+        self.collector.finish();
+        self.has_listed = true;
+        self.works();
+        Ok(())
     }
 
     fn watch_parameters(&self) -> WatchParams {
@@ -239,56 +227,6 @@ impl<C: Collector> Follower<C> {
         }
     }
 
-    async fn list_pages(&mut self) -> Result<(), Trouble> {
-        self.collector.begin();
-        let mut parameters = ListParams {
-            label_selector: self.selection.labels.clone(),
-            field_selector: self.selection.field_selector(),
-            limit: Some(PAGE),
-            ..ListParams::default()
-        };
-        loop {
-            let page = timeout(PAGE_ANSWER, self.api.list(&parameters)).await.map_err(|_| Trouble::Silent)?;
-            let page = page.map_err(|error| Trouble::of(&error))?;
-            page.items.iter().for_each(|item| self.collector.add(&item.object));
-            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if parameters.continue_token.is_some() {
-                continue;
-            }
-            let version = page.metadata.resource_version.filter(|version| !version.is_empty());
-            self.version = Some(version.ok_or_else(|| Trouble::Garbled("a list without a version".into()))?);
-            self.finish_list();
-            return Ok(());
-        }
-    }
-
-    /// Takes the objects of a streamed list up to its end mark.
-    async fn stream_list<S>(&mut self, stream: &mut S) -> Result<(), Trouble>
-    where
-        S: Stream<Item = kube::Result<WatchEvent<Watched<C::Wire>>>> + Unpin,
-    {
-        self.collector.begin();
-        loop {
-            let Ok(item) = timeout(STREAM_PAUSE, stream.next()).await else {
-                return Err(Trouble::Invalid("the streamed list has no end".into()));
-            };
-            let event = item.ok_or_else(|| Trouble::Unreachable("the list was cut off".into()))?;
-            match event.map_err(|error| Trouble::of(&error))? {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    self.collector.add(&object.object)
-                }
-                WatchEvent::Bookmark(mark) if mark.metadata.annotations.contains_key(LIST_END) => {
-                    self.version = Some(mark.metadata.resource_version);
-                    self.finish_list();
-                    return Ok(());
-                }
-                WatchEvent::Bookmark(_) => {}
-                WatchEvent::Deleted(_) => return Err(Trouble::Garbled("a deletion within a list".into())),
-                WatchEvent::Error(status) => return Err(Trouble::of_status(&status)),
-            }
-        }
-    }
-
     /// Takes changes until the server ends the watch.
     async fn watch<S>(&mut self, stream: &mut S, seconds: Option<u32>) -> Result<(), Trouble>
     where
@@ -297,7 +235,7 @@ impl<C: Collector> Follower<C> {
         let start = Instant::now();
         let mut is_settled = false;
         // The server ends the watch in time; if even that does not come, the connection is dead.
-        let end = start + Duration::from_secs(seconds.unwrap_or(WATCH_SECONDS).into()) + STREAM_PAUSE;
+        let end = start + Duration::from_secs(seconds.unwrap_or(WATCH_SECONDS).into()) + LATE;
         let mut heard = start;
         loop {
             let item = tokio::select! {

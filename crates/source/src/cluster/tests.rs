@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchyard_model::Event;
 use tokio::sync::mpsc;
 
-use super::{Answered, Config, Observer, ServiceCidrs, run};
+use super::{Answered, Config, ListFormat, Observer, ServiceCidrs, run};
 use crate::fake_server::{FakeServer, Reply, Script, refusal, stream};
 
 /// An event as one line.
@@ -56,15 +56,8 @@ fn line(kind: &str, object: Value) -> Value {
     json!({"type": kind, "object": object})
 }
 
-/// The end of a streamed list.
-fn list_end(version: u32) -> Value {
-    let annotations = json!({"k8s.io/initial-events-end": "true"});
-    let meta = json!({"resourceVersion": version.to_string(), "annotations": annotations});
-    line("BOOKMARK", json!({"kind": "x", "apiVersion": "v1", "metadata": meta}))
-}
-
-fn page(items: Vec<Value>, version: u32, token: &str) -> Reply {
-    let meta = json!({"resourceVersion": version.to_string(), "continue": token});
+fn list(items: Vec<Value>, version: u32) -> Reply {
+    let meta = json!({"resourceVersion": version.to_string()});
     Reply::Whole(200, json!({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": items}))
 }
 
@@ -136,7 +129,8 @@ impl Running {
             assert!(host.starts_with("127.0.0.1:"), "{host}");
             heard.lock().expect("whole").insert(format!("{method} {status:?} timed: {}", took.is_some()));
         });
-        let config = Config { kubeconfig: None, master, node_name: "n1".to_owned(), service_cidrs, observer };
+        let (node_name, list_format) = ("n1".to_owned(), ListFormat::Protobuf);
+        let config = Config { kubeconfig: None, master, node_name, service_cidrs, list_format, observer };
         let task = tokio::spawn(async move {
             let sink = Arc::new(move |event| {
                 let _ = Some(show(&event)).filter(|text| is_heard(text)).map(|text| send.send(text));

@@ -10,9 +10,9 @@ use crate::wire::{Lax, Object};
 
 /// An object of a list or a watch. Decoding it fails only where the JSON itself is broken.
 #[derive(Clone, Debug)]
-pub(super) struct Watched<O> {
+pub(crate) struct Watched<O> {
     /// The object; one without any field if something else came in its place.
-    pub(super) object: O,
+    pub(crate) object: O,
     meta: ObjectMeta,
 }
 

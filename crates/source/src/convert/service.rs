@@ -99,10 +99,8 @@ fn is_headless(spec: &ServiceSpec) -> bool {
 
 fn created(wire: &wire::Service, findings: &mut Findings) -> i64 {
     let Some(meta) = wire.metadata.as_ref() else { return 0 };
-    let text = findings.text(&meta.creation_timestamp, "metadata.creationTimestamp");
-    if text.is_empty() {
-        return 0;
-    }
+    let time = findings.field(&meta.creation_timestamp, "metadata.creationTimestamp");
+    let Some(wire::Moment(text)) = time.filter(|time| !time.0.is_empty()) else { return 0 };
     text::time(text).map_or_else(
         || {
             findings.bad("metadata.creationTimestamp", text, "not a time", "the age counts as unknown");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchyard_model::ObjectName;
 
 use super::{Notice, QUEUE, Recorder, Severity, recorder};
-use crate::cluster::{Config, ServiceCidrs};
+use crate::cluster::{Config, ListFormat, ServiceCidrs};
 use crate::fake_server::{FakeServer, Reply, refusal};
 
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -34,6 +34,7 @@ fn recording(server: &FakeServer) -> Recorder {
         master: Some(server.url.clone()),
         node_name: "n1".to_owned(),
         service_cidrs: ServiceCidrs::Ignored,
+        list_format: ListFormat::Protobuf,
         observer: crate::cluster::Observer::default(),
     };
     tokio::spawn(poster.run(config));
@@ -203,6 +204,7 @@ async fn credentials_that_are_refused_are_read_again() {
         master: None,
         node_name: "n1".to_owned(),
         service_cidrs: ServiceCidrs::Ignored,
+        list_format: ListFormat::Protobuf,
         observer: crate::cluster::Observer::default(),
     };
     let task = tokio::spawn(poster.run(config));

@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::protobuf::{Broken, Fields, Value};
+
 /// A field as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lax<T> {
@@ -30,6 +32,26 @@ impl<T> Lax<T> {
     }
 }
 
+impl<T: Default> Lax<T> {
+    /// Takes the value out; an empty one if there is none of the right type.
+    pub(crate) fn take_or_default(&mut self) -> T {
+        match std::mem::take(self) {
+            Self::Is(value) => value,
+            Self::Absent | Self::Wrong(_) => T::default(),
+        }
+    }
+
+    /// Takes the fields of a record in protobuf.
+    pub(crate) fn merge(&mut self, record: Value<'_>, mut take: impl FnMut(&mut T, u32, Value<'_>)) {
+        let mut value = self.take_or_default();
+        let whole = record.bytes().ok_or(Broken).and_then(|bytes| {
+            Fields::of(bytes)
+                .try_for_each(|field| field.map(|(number, field)| take(&mut value, number, field)))
+        });
+        *self = or_wrong(whole.ok().map(|()| value), "broken");
+    }
+}
+
 impl Lax<String> {
     /// The text; empty if there is none.
     pub(crate) fn text(&self) -> &str {
@@ -37,7 +59,7 @@ impl Lax<String> {
     }
 }
 
-/// Which JSON types a field accepts. Each method answers for one JSON type; the defaults refuse it.
+/// Which types a field accepts. Each method but the last answers for one type of JSON; the defaults refuse it.
 pub(crate) trait Shape: Sized {
     /// The expected type, for complaints.
     const WANTED: &'static str;
@@ -68,6 +90,9 @@ pub(crate) trait Shape: Sized {
         while record.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(None)
     }
+
+    /// Takes a value in protobuf. What came earlier in the same place is replaced, or goes on: lists and records come in pieces.
+    fn of_protobuf(into: &mut Lax<Self>, value: Value<'_>);
 }
 
 impl Shape for String {
@@ -75,6 +100,11 @@ impl Shape for String {
 
     fn of_text(text: &str) -> Option<Self> {
         Some(text.to_owned())
+    }
+
+    fn of_protobuf(into: &mut Lax<Self>, value: Value<'_>) {
+        let text = value.bytes().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        *into = or_wrong(text.map(str::to_owned), "bytes");
     }
 }
 
@@ -84,6 +114,10 @@ impl Shape for i64 {
     fn of_integer(number: i64) -> Option<Self> {
         Some(number)
     }
+
+    fn of_protobuf(into: &mut Lax<Self>, value: Value<'_>) {
+        *into = or_wrong(value.number().map(u64::cast_signed), "bytes");
+    }
 }
 
 impl Shape for bool {
@@ -91,6 +125,10 @@ impl Shape for bool {
 
     fn of_flag(flag: bool) -> Option<Self> {
         Some(flag)
+    }
+
+    fn of_protobuf(into: &mut Lax<Self>, value: Value<'_>) {
+        *into = or_wrong(value.number().map(|number| number != 0), "bytes");
     }
 }
 
@@ -103,6 +141,14 @@ impl<T: Shape> Shape for List<T> {
             elements.push(element);
         }
         Ok(Some(elements))
+    }
+
+    fn of_protobuf(into: &mut Lax<Self>, value: Value<'_>) {
+        let mut element = Lax::Absent;
+        T::of_protobuf(&mut element, value);
+        let mut list = into.take_or_default();
+        list.push(element);
+        *into = Lax::Is(list);
     }
 }
 

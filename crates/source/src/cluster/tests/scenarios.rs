@@ -5,27 +5,26 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::fake_server::status;
 
-/// Sends one streamed list, then keeps the watch open in the returned hand.
-fn streamed(objects: Vec<Value>, version: u32) -> (mpsc::UnboundedSender<Value>, Reply) {
-    let mut lines: Vec<_> = objects.into_iter().map(|object| line("ADDED", object)).collect();
-    lines.push(list_end(version));
-    stream(lines)
+/// A list, and a watch that stays open in the returned hand.
+fn listed(objects: Vec<Value>, version: u32) -> (mpsc::UnboundedSender<Value>, [Reply; 2]) {
+    let (hand, watch) = stream(Vec::new());
+    (hand, [list(objects, version), watch])
 }
 
 #[tokio::test]
 async fn lists_then_changes() {
-    let (services, services_reply) = streamed(vec![service("a", 1), service("b", 2)], 5);
-    let (slices, slices_reply) = streamed(vec![slice("a-1", 3)], 5);
+    let (services, services_reply) = listed(vec![service("a", 1), service("b", 2)], 5);
+    let (slices, slices_reply) = listed(vec![slice("a-1", 3)], 5);
     let node = json!({"metadata": {"name": "n1", "resourceVersion": "4"}, "status": {"addresses": [
         {"type": "InternalIP", "address": "10.0.0.9"}]}});
-    let (nodes, nodes_reply) = streamed(vec![node.clone()], 5);
+    let (nodes, nodes_reply) = listed(vec![node.clone()], 5);
     let cidr = json!({"metadata": {"name": "kubernetes", "resourceVersion": "4"}, "spec": {"cidrs": ["10.96.0.0/12"]}});
-    let (_cidrs, cidrs_reply) = streamed(vec![cidr], 5);
+    let (_cidrs, cidrs_reply) = listed(vec![cidr], 5);
     let server = FakeServer::start(script(vec![
-        Answers::new(SERVICES, [services_reply]),
-        Answers::new(SLICES, [slices_reply]),
-        Answers::new(NODES, [nodes_reply]),
-        Answers::new(CIDRS, [cidrs_reply]),
+        Answers::new(SERVICES, services_reply),
+        Answers::new(SLICES, slices_reply),
+        Answers::new(NODES, nodes_reply),
+        Answers::new(CIDRS, cidrs_reply),
     ]))
     .await;
     let mut running = Running::on(&server.url);
@@ -42,12 +41,12 @@ async fn lists_then_changes() {
     running.nothing().await;
     assert_eq!(
         *running.answers.lock().expect("whole"),
-        BTreeSet::from(["GET Some(200) timed: false".to_owned()])
+        BTreeSet::from(["GET Some(200) timed: false".to_owned(), "GET Some(200) timed: true".to_owned()])
     );
-    assert_eq!(server.count("sendInitialEvents=true"), 4);
-    assert_eq!(server.count("fieldSelector=spec.clusterIP%21%3DNone&labelSelector=%21service.kubernetes.io%2Fservice-proxy-name"), 1);
-    assert_eq!(server.count("labelSelector=%21service.kubernetes.io%2Fheadless"), 1);
-    assert_eq!(server.count("fieldSelector=metadata.name%3Dn1"), 1);
+    assert_eq!(server.count("resourceVersion=0"), 4, "the first list may be the cache's");
+    assert_eq!(server.count("fieldSelector=spec.clusterIP%21%3DNone&labelSelector=%21service.kubernetes.io%2Fservice-proxy-name"), 2);
+    assert_eq!(server.count("labelSelector=%21service.kubernetes.io%2Fheadless"), 2);
+    assert_eq!(server.count("fieldSelector=metadata.name%3Dn1"), 2);
 }
 
 #[tokio::test]
@@ -56,8 +55,8 @@ async fn a_bad_object_is_a_complaint_and_nothing_more() {
     bad["spec"]["ports"] = json!("none");
     let mut odd = service("odd", 3);
     odd["spec"]["ports"] = json!([{"port": {"x": [1, 2]}}, {"port": 80, "name": "ok"}]);
-    let (services, reply) = streamed(vec![service("a", 1), bad.clone(), json!(7), odd], 5);
-    let server = FakeServer::start(script(vec![Answers::new(SERVICES, [reply])])).await;
+    let (services, reply) = listed(vec![service("a", 1), bad.clone(), json!(7), odd], 5);
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, reply)])).await;
     let mut running = Running::on(&server.url);
     let want = [
         "complaints Service : 1",
@@ -80,23 +79,16 @@ async fn a_bad_object_is_a_complaint_and_nothing_more() {
 #[tokio::test]
 async fn a_watch_that_is_too_old_is_listed_anew_and_never_emptied() {
     let gone = line("ERROR", status(410));
-    let (first, first_reply) = streamed(vec![service("a", 1), service("b", 2), service("Bad", 3)], 5);
-    let (second, second_reply) = streamed(vec![service("a", 1)], 20);
+    let (first, first_reply) = listed(vec![service("a", 1), service("b", 2), service("Bad", 3)], 5);
+    let (second, second_reply) = listed(vec![service("a", 1)], 20);
     // The third list is cut off in the middle: it must not be taken for a complete one.
-    let (third, third_reply) = stream(vec![]);
-    drop(third);
-    let (fourth, fourth_reply) = streamed(vec![service("a", 1), service("c", 29)], 30);
-    let answers = [
-        first_reply,
-        refusal(401),
-        refusal(500),
-        refusal(410), // The resumed watch is refused as a whole, not by an event.
-        second_reply,
-        third_reply,
-        refusal(403),
-        fourth_reply,
-    ];
-    let server = FakeServer::start(script(vec![Answers::new(SERVICES, answers)])).await;
+    let third = Reply::Cut(json!({"kind": "List", "metadata": {"resourceVersion": "25"}, "items": []}));
+    let (fourth, fourth_reply) = listed(vec![service("a", 1), service("c", 29)], 30);
+    // The resumed watch is refused as a whole, not by an event.
+    let refusals = [refusal(401), refusal(500), refusal(410)];
+    let answers = first_reply.into_iter().chain(refusals).chain(second_reply).chain([third, refusal(403)]);
+    let answers = Answers::new(SERVICES, answers.chain(fourth_reply));
+    let server = FakeServer::start(script(vec![answers])).await;
     let mut running = Running::on(&server.url);
     assert_eq!(running.next(2).await, ["complaints Service ns/Bad: 1", "services ns/a ns/b"]);
     first.send(line("MODIFIED", service("a", 7))).expect("open");
@@ -104,6 +96,9 @@ async fn a_watch_that_is_too_old_is_listed_anew_and_never_emptied() {
     drop(first);
     assert_eq!(running.next(2).await, ["complaints Service ns/Bad: 0", "services ns/a"]);
     assert_eq!(server.count("resourceVersion=7"), 3, "resumed where it was, until that was too old");
+    let requests = server.requests.lock().expect("whole").clone();
+    let from_cache = requests.iter().filter(|r| r.starts_with(SERVICES) && r.ends_with("resourceVersion=0"));
+    assert_eq!(from_cache.count(), 1, "only the first list may be the cache's");
     second.send(gone).expect("open");
     assert_eq!(running.next(1).await, ["services ns/a ns/c"]);
     drop(fourth);
@@ -111,46 +106,31 @@ async fn a_watch_that_is_too_old_is_listed_anew_and_never_emptied() {
 }
 
 #[tokio::test]
-async fn a_server_without_streamed_lists_gives_pages() {
+async fn an_older_server_does_not_know_the_field() {
     let answers = [
-        refusal(422),
-        refusal(400), // The field selector is unknown, too.
-        page(vec![service("a", 1)], 4, "more"),
-        refusal(500), // The second page fails: the list begins again.
-        page(vec![service("a", 1)], 5, "more"),
-        page(vec![service("b", 2)], 5, ""),
+        refusal(400),
+        refusal(500), // Trouble of another kind changes nothing.
+        list(vec![service("a", 1)], 5),
         refusal(410),
-        page(vec![service("b", 2)], 9, ""),
+        list(vec![service("b", 2)], 9),
     ];
     let server = FakeServer::start(script(vec![Answers::new(SERVICES, answers)])).await;
     let mut running = Running::on(&server.url);
-    assert_eq!(running.next(2).await, ["services ns/a ns/b", "services ns/b"]);
-    assert_eq!(server.count("continue=more"), 2);
-    assert_eq!(server.count("clusterIP%21%3DNone"), 2);
+    assert_eq!(running.next(2).await, ["services ns/a", "services ns/b"]);
+    assert_eq!(server.count("clusterIP%21%3DNone"), 1);
     assert_eq!(server.count("resourceVersion=5"), 1);
     running.nothing().await;
 }
 
 #[tokio::test]
-async fn a_streamed_list_without_an_end_is_not_a_list() {
-    // A server that ignores what it does not know sends the objects and then waits for changes.
-    let (_endless, reply) = stream(vec![line("ADDED", service("a", 1))]);
-    let answers = [reply, page(vec![service("a", 1), service("b", 2)], 5, "")];
-    let server = FakeServer::start(script(vec![Answers::new(SERVICES, answers)])).await;
-    let mut running = Running::on(&server.url);
-    assert_eq!(running.next(1).await, ["services ns/a ns/b"]);
-    assert_eq!(server.count("limit=500"), 1);
-}
-
-#[tokio::test]
 async fn a_line_that_nobody_understands_asks_for_a_new_list() {
-    let (hand, reply) = streamed(vec![], 5);
-    let server = FakeServer::start(script(vec![Answers::new(SERVICES, [reply])])).await;
+    let (hand, reply) = listed(vec![], 5);
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, reply)])).await;
     let mut running = Running::on(&server.url);
     assert_eq!(running.next(1).await, ["services "]);
     hand.send(json!({"type": "WEIRD", "object": service("a", 6)})).expect("open");
     running.nothing().await;
-    assert_eq!(server.count("/api/v1/services?"), 2);
+    assert_eq!(server.count("/api/v1/services?"), 3, "a list, a watch, and a list again");
 }
 
 #[tokio::test]
@@ -160,11 +140,11 @@ async fn refused_connections_and_credentials_only_delay() {
     drop(listener);
     let mut running = Running::on(&format!("http://{address}"));
     running.nothing().await;
-    let (_services, services) = streamed(vec![service("a", 1)], 5);
-    let (_slices, slices) = streamed(vec![], 5);
+    let (_services, services) = listed(vec![service("a", 1)], 5);
+    let (_slices, slices) = listed(vec![], 5);
     let answers = vec![
-        Answers::new(SERVICES, [refusal(401), Reply::Whole(200, json!("what?")), services]),
-        Answers::new(SLICES, [refusal(503), slices]),
+        Answers::new(SERVICES, [refusal(401), Reply::Whole(200, json!("what?"))].into_iter().chain(services)),
+        Answers::new(SLICES, [refusal(503)].into_iter().chain(slices)),
     ];
     let server = FakeServer::on(TcpListener::bind(address).await.expect("the port"), script(answers));
     assert_eq!(running.next(2).await, ["services ns/a", "slices "]);
@@ -179,12 +159,12 @@ async fn an_old_cluster_gives_endpoints() {
             ips.iter().map(|ip| json!({"addresses": [{"ip": ip}], "ports": [{"port": 80}]})).collect();
         json!({"metadata": {"namespace": "ns", "name": "a", "resourceVersion": version.to_string()}, "subsets": subsets})
     };
-    let (hand, reply) = streamed(vec![endpoints(1, &["10.1.0.1", "10.1.0.2"])], 5);
+    let (hand, reply) = listed(vec![endpoints(1, &["10.1.0.1", "10.1.0.2"])], 5);
     let groups =
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [{"name": "apps", "versions": []}]});
     let server = FakeServer::start(script(vec![
         Answers::new("/apis", [refusal(500), Reply::Whole(200, groups)]),
-        Answers::new("/api/v1/endpoints", [reply]),
+        Answers::new("/api/v1/endpoints", reply),
     ]))
     .await;
     let mut running = Running::on(&server.url);
@@ -199,7 +179,7 @@ async fn an_old_cluster_gives_endpoints() {
 
 #[tokio::test]
 async fn service_cidrs_that_are_refused_stop_nothing_and_known_ones_stay() {
-    let services = || Answers::new(SERVICES, [streamed(vec![service("a", 1)], 5).1]);
+    let services = || Answers::new(SERVICES, listed(vec![service("a", 1)], 5).1);
     for code in [403, 404] {
         let server = FakeServer::start(script(vec![services(), Answers::new(CIDRS, [refusal(code)])])).await;
         let mut running = Running::hearing(&server.url, ServiceCidrs::Watched, |_| true);
@@ -214,9 +194,10 @@ async fn service_cidrs_that_are_refused_stop_nothing_and_known_ones_stay() {
 
     // The role loses them later: what is known stays in use, and is brought up to date when they come back.
     let cidr = |name: &str, range: &str| json!({"metadata": {"name": name, "resourceVersion": "4"}, "spec": {"cidrs": [range, "0.0.0.0/0"]}});
-    let (first, first_reply) = streamed(vec![cidr("a", "10.96.0.0/16"), cidr("b", "10.96.0.0/16")], 5);
-    let (_second, second_reply) = streamed(vec![cidr("b", "10.97.0.0/16")], 20);
-    let answers = Answers::new(CIDRS, [first_reply, refusal(403), refusal(404), second_reply]);
+    let (first, first_reply) = listed(vec![cidr("a", "10.96.0.0/16"), cidr("b", "10.96.0.0/16")], 5);
+    let (_second, second_reply) = listed(vec![cidr("b", "10.97.0.0/16")], 20);
+    let refusals = [refusal(403), refusal(404)];
+    let answers = Answers::new(CIDRS, first_reply.into_iter().chain(refusals).chain(second_reply));
     let server = FakeServer::start(script(vec![answers])).await;
     let mut running =
         Running::hearing(&server.url, ServiceCidrs::Watched, |event| event.starts_with("cidrs"));
@@ -230,8 +211,8 @@ async fn service_cidrs_that_are_refused_stop_nothing_and_known_ones_stay() {
 #[tokio::test]
 async fn credentials_are_read_again_while_they_are_refused() {
     let old = FakeServer::start(Arc::new(|_, _| refusal(401))).await;
-    let (_keep, services) = streamed(vec![service("web", 1)], 5);
-    let new = FakeServer::start(script(vec![Answers::new(SERVICES, [services])])).await;
+    let (_keep, services) = listed(vec![service("web", 1)], 5);
+    let new = FakeServer::start(script(vec![Answers::new(SERVICES, services)])).await;
     let dir = tempfile::tempdir().expect("a directory");
     let kubeconfig = dir.path().join("kubeconfig");
     old.write_kubeconfig(&kubeconfig);
@@ -241,6 +222,7 @@ async fn credentials_are_read_again_while_they_are_refused() {
         master: None,
         node_name: "n1".to_owned(),
         service_cidrs: ServiceCidrs::Ignored,
+        list_format: ListFormat::Json,
         observer: Observer::default(),
     };
     let sink = Arc::new(move |event| _ = send.send(show(&event)));
@@ -264,11 +246,27 @@ async fn credentials_are_read_again_while_they_are_refused() {
 /// A connection may be dead and look alive.
 #[tokio::test]
 async fn a_silent_watch_is_resumed() {
-    let (_silent, first_reply) = streamed(vec![service("a", 1)], 5);
+    let (_silent, first_reply) = listed(vec![service("a", 1)], 5);
     let (_second, second_reply) = stream(vec![line("ADDED", service("b", 6))]);
-    let server = FakeServer::start(script(vec![Answers::new(SERVICES, [first_reply, second_reply])])).await;
+    let answers = Answers::new(SERVICES, first_reply.into_iter().chain([second_reply]));
+    let server = FakeServer::start(script(vec![answers])).await;
     let mut running = Running::on(&server.url);
     assert_eq!(running.next(1).await, ["services ns/a"]);
     assert_eq!(running.next(1).await, ["service ns/b"], "no list, and nothing lost");
-    assert_eq!(server.count("resourceVersion=5"), 1);
+    assert_eq!(server.count("resourceVersion=5"), 2);
+}
+
+/// A list as API servers write it by default, cut off at first.
+#[tokio::test]
+async fn lists_in_protobuf_count_only_as_a_whole() {
+    let whole = include_bytes!("../../../testdata/lists/services.protobuf").to_vec();
+    let cut = whole.split_at(whole.len() - 100).0.to_vec();
+    let (_hand, watch) = stream(Vec::new());
+    let answers =
+        [cut, b"k8s".to_vec(), b"{}".to_vec(), whole].map(Reply::Protobuf).into_iter().chain([watch]);
+    let server = FakeServer::start(script(vec![Answers::new(SERVICES, answers)])).await;
+    let mut running = Running::on(&server.url);
+    assert_eq!(running.next(1).await, ["services shop/plain shop/web"]);
+    running.nothing().await;
+    assert_eq!(server.count("resourceVersion=30623"), 1, "the watch goes on from the list");
 }
