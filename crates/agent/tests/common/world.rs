@@ -250,7 +250,7 @@ impl World {
     /// behind the kernel's second attempt to connect.
     pub(crate) fn refuse_untranslated(&self) {
         for (family, range) in [("-4", "10.96.0.0/12"), ("-6", "fd00:10:96::/112")] {
-            self.n1().exec_ok("ip", &[family, "route", "add", "prohibit", range]).unwrap();
+            self.n1().exec_ok("ip", &[family, "route", "replace", "prohibit", range]).unwrap();
         }
     }
 

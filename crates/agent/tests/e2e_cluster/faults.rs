@@ -53,12 +53,13 @@ fn a_busy_or_broken_server_is_asked_seldom() {
         ("answer not understood", Fault::page(), None),
         ("unreachable", Fault::garbage(), None),
     ];
-    for (number, (words, fault, least)) in (0..).zip(faults) {
-        is_asked_seldom(&cluster, words, fault, least);
-        cluster.expect("cluster.1:80", &["n1.1"]);
-        cluster.world.wait_for_log(&format!("API server: {words}"));
-        is_caught_up(&cluster, number);
-    }
+    while_connecting(&cluster.world, || {
+        for (number, (words, fault, least)) in (0..).zip(faults) {
+            is_asked_seldom(&cluster, words, fault, least);
+            cluster.world.wait_for_log(&format!("API server: {words}"));
+            is_caught_up(&cluster, number);
+        }
+    });
 }
 
 /// Each answer begins late and comes in small pieces, the beginning of the agent's life included.
@@ -84,17 +85,19 @@ const DEAD: Duration = Duration::from_secs(90 + 30);
 #[test]
 fn dead_connections_are_noticed() {
     let Some(cluster) = OnCluster::with_web(Variant::Nftables) else { return };
-    // Those that are new say nothing from the beginning.
-    cluster.gateway.spoil(Fault::Mute);
-    cluster.world.wait_for_log("API server: no answer in time");
-    is_caught_up(&cluster, 0);
-    // Those that worked stop.
-    let before = cluster.gateway.came();
-    cluster.gateway.freeze();
-    cluster.write("remove endpoint web n1.1:8080\nendpoint web n2.1:8080");
-    let answers = || cluster.world.ask("n1.9", Tcp, "cluster.1:80", Family::V4).name() == Some("pod-2-1");
-    assert!(within(DEAD, answers), "the watch is dead and nobody noticed");
-    assert!(cluster.gateway.came() > before, "no connection was dead");
+    while_connecting(&cluster.world, || {
+        // Those that are new say nothing from the beginning.
+        cluster.gateway.spoil(Fault::Mute);
+        cluster.world.wait_for_log("API server: no answer in time");
+        is_caught_up(&cluster, 0);
+        // Those that worked stop.
+        let before = cluster.gateway.came();
+        cluster.gateway.freeze();
+        cluster.write("remove endpoint web n1.1:8080\nendpoint web n2.1:8080");
+        let answers = || cluster.world.ask("n1.9", Tcp, "cluster.1:80", Family::V4).name() == Some("pod-2-1");
+        assert!(within(DEAD, answers), "the watch is dead and nobody noticed");
+        assert!(cluster.gateway.came() > before, "no connection was dead");
+    });
     cluster.write("service new cluster.2:80/tcp\nendpoint new n2.1:8080");
     cluster.expect("cluster.2:80", &["n2.1"]);
 }

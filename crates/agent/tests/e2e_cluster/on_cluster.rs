@@ -39,6 +39,9 @@ impl OnCluster {
     pub(crate) fn unstarted(variant: Variant) -> Option<Self> {
         let control_plane = ControlPlane::start_or_skip()?;
         let world = World::new_or_skip(variant)?;
+        // The kernel would remember for two minutes that a SYN which came before there were rules is not to be translated, and take a later
+        // connection from the same port for that one.
+        world.refuse_untranslated();
         let gateway = Gateway::open(&world.lab, &control_plane);
         Some(Self { world, gateway, control_plane })
     }
