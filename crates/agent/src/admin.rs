@@ -52,7 +52,7 @@ pub struct Admin {
 pub(crate) type Refusal = (u16, String);
 
 /// What a question leads to, on the loop's thread.
-type Work = Box<dyn FnOnce(&View<'_>) -> Result<Value, Refusal> + Send>;
+pub(crate) type Work = Box<dyn FnOnce(&View<'_>) -> Result<Value, Refusal> + Send>;
 
 impl Admin {
     /// For the loop behind this board.
@@ -60,7 +60,18 @@ impl Admin {
         Arc::new(Self { board, identity })
     }
 
-    fn work(&self, question: &Question) -> Result<Work, Refusal> {
+    /// Who this agent is.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The board of its loop.
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What a question leads to.
+    pub(crate) fn work(&self, question: &Question) -> Result<Work, Refusal> {
         let identity = self.identity.clone();
         Ok(match question.path.as_str() {
             "/v1" | "/v1/" => Box::new(move |view| Ok(lists::status(&identity, view))),
@@ -115,11 +126,16 @@ impl Responder for Admin {
     }
 }
 
-async fn ask(board: &Board, work: Work) -> Result<Value, Refusal> {
+/// Has something done on the loop's thread, unless whoever asked has gone by then.
+pub(crate) async fn ask<T: Send + 'static>(
+    board: &Board,
+    work: impl FnOnce(&View<'_>) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
     let (send, receive) = tokio::sync::oneshot::channel();
     let asked = board.ask(Box::new(move |view| {
-        // Whoever asked may have gone.
-        let _ = send.send(work(view));
+        if !send.is_closed() {
+            let _ = send.send(work(view));
+        }
     }));
     if asked.is_err() {
         return Err((503, "too many questions wait for an answer; try again".to_owned()));

@@ -29,7 +29,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use clap::{Parser, Subcommand};
 
 pub use config::{
-    Config, Conntrack, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source, Task,
+    Config, Conntrack, Dashboard, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source,
+    Task,
 };
 pub use ctl::{
     ADMIN_SOCKET, Asking, CheckFlags, CleanupFlags, DiffFlags, ExplainFlags, GetFlags, Output, Resource,

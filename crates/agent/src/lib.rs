@@ -18,6 +18,7 @@
 //! | [`guard`] | notices when another program harms our rules |
 //! | [`admin`] | what the admin socket answers |
 //! | [`ctl`] | subcommands that ask it |
+//! | [`ui`] | what the dashboard shows |
 //! | [`check`] | `switchyard check` |
 //! | [`cleanup`] | `--cleanup` and `switchyard cleanup` |
 //! | [`demo`] | `switchyard demo` |
@@ -44,3 +45,4 @@ pub mod probe;
 pub mod run;
 pub mod settings;
 pub mod sync;
+pub mod ui;

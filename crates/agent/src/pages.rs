@@ -55,6 +55,7 @@ pub fn pages(config: &Config) -> Pages {
         flags: is_on("ComponentFlagz").then(|| Flagz(config.flags.clone())),
         status: is_on("ComponentStatusz").then(status),
         profiling: configuration.enable_profiling.then(profiling),
+        ui: None,
     }
 }
 

@@ -23,7 +23,7 @@ use switchyard_plan::settings::{LoopbackNodePorts, Settings};
 use switchyard_serve::admin::AdminSocket;
 use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::{CountRelayed, Metrics};
-use switchyard_serve::server::{self, Listen};
+use switchyard_serve::server::{self, Listen, Pages};
 use switchyard_serve::service_health::ServiceHealth;
 use switchyard_source::Sink;
 use tokio::signal::unix::{SignalKind, signal};
@@ -40,7 +40,7 @@ use crate::pace::Pace;
 use crate::pages;
 use crate::settings::{Misfits, complaints, health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, NodeFacts, Waiting, with_causes};
-use crate::{external_ips, guard, kernel};
+use crate::{external_ips, guard, kernel, ui};
 use sources::{host_name, notices, source};
 pub(crate) use userspace::has_loopback;
 
@@ -106,7 +106,8 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     notices.starting(config.mode);
     let sink = external_ips::gated(config, sink(&families, &board, &health, &metrics));
     let admin = Admin::new(board.clone(), Identity { node: node_name.clone(), mode: config.mode });
-    let serving = serve(config, &node_name, sink, &health, &metrics, &notices);
+    let pages = ui::pages(config, &admin, &health);
+    let serving = serve(config, &node_name, sink, (&health, &metrics, pages), &notices);
     let outcome = runtime.block_on(beside(answer_operator(config, admin), serving));
     board.stop();
     wait_for(&worker);
@@ -188,8 +189,7 @@ async fn serve(
     config: &Config,
     node_name: &str,
     sink: Sink,
-    health: &Arc<ProxyHealth>,
-    metrics: &Arc<Metrics>,
+    (health, metrics, pages): (&Arc<ProxyHealth>, &Arc<Metrics>, Pages),
     notices: &Notices,
 ) -> anyhow::Result<()> {
     let listen = |address| match config.on_bind_failure {
@@ -202,7 +202,6 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
-    let pages = pages::pages(config);
     let metrics_server = server::serve_metrics(listen(config.metrics), metrics.clone(), pages);
     let file = config.config_file.as_deref().map(Watch::start).transpose()?;
     let config_changed = async {

@@ -5,7 +5,7 @@
 //! | server | paths |
 //! |---|---|
 //! | health | `/healthz`, `/livez` |
-//! | metrics | `/metrics`, `/metrics/slis`, `/healthz`, `/healthz/ping` (both always `ok`), `/proxyMode`, `/configz`, `/flagz`, `/statusz`; with `--profiling` `/debug/pprof/` and `/debug/flags/` |
+//! | metrics | `/metrics`, `/metrics/slis`, `/healthz`, `/healthz/ping` (both always `ok`), `/proxyMode`, `/configz`, `/flagz`, `/statusz`; with `--profiling` `/debug/pprof/` and `/debug/flags/`; with `--enable-ui` `/ui/` |
 //!
 //! Invariants
 //! - Status, headers and their order, and bodies are those of kube-proxy 1.36; recorded answers are in `testdata`.

@@ -113,6 +113,15 @@ pub enum OnBindFailure {
     Exit,
 }
 
+/// Whether there is a dashboard beside the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dashboard {
+    /// There is none.
+    Off,
+    /// It is served to whoever can reach the metrics.
+    On,
+}
+
 /// What the kernel's connection tracking is told. Nothing and zero leave a setting alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conntrack {
@@ -169,6 +178,8 @@ pub struct Config {
     pub metrics: SocketAddr,
     /// Where the operator's questions are answered, if at all.
     pub admin_socket: Option<PathBuf>,
+    /// Whether metrics have a dashboard beside them.
+    pub dashboard: Dashboard,
     /// What happens if one of these cannot listen.
     pub on_bind_failure: OnBindFailure,
     /// How to log.

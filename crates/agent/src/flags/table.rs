@@ -47,7 +47,7 @@ const LOGGING: &str = "Logging";
 const TASKS: &str = "Instead of running";
 
 /// Every flag, in the order of help.
-pub(super) const FLAGS: [Flag; 62] = [
+pub(super) const FLAGS: [Flag; 63] = [
     shown("config", Own, SOURCE, "FILE", "KubeProxyConfiguration file, instead of most flags"),
     shown(
         "kubeconfig",
@@ -245,6 +245,13 @@ pub(super) const FLAGS: [Flag; 62] = [
         SERVERS,
         "IP[:PORT]",
         "Where /metrics is served [default: 127.0.0.1:10249]",
+    ),
+    shown(
+        "enable-ui",
+        Own,
+        SERVERS,
+        "BOOL",
+        "Serve a read-only dashboard under /ui/ beside /metrics; whoever reaches that address can read it",
     ),
     shown(
         "bind-address-hard-fail",

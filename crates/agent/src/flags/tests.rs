@@ -50,6 +50,7 @@ fn defaults_are_kube_proxys() {
         healthz: Some("0.0.0.0:10256".parse().unwrap()),
         metrics: "127.0.0.1:10249".parse().unwrap(),
         admin_socket: Some(ADMIN_SOCKET.into()),
+        dashboard: Dashboard::Off,
         on_bind_failure: OnBindFailure::Retry,
         logging: crate::logging::Logging { format: Format::Text, verbosity: 0 },
         conntrack: Conntrack {

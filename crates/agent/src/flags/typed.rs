@@ -13,7 +13,8 @@ use switchyard_plan::settings::{LoopbackNodePorts, MasqueradeClusterIp};
 use super::check::{Origin, Problems};
 use super::own::Own;
 use super::{
-    Config, Conntrack, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source, Task, value,
+    Config, Conntrack, Dashboard, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source,
+    Task, value,
 };
 use crate::logging::{Format, Logging};
 
@@ -63,6 +64,7 @@ pub(super) fn config(
         },
         metrics: listen_address(&configuration.metrics_bind_address)?,
         admin_socket: some(&own.admin_socket).map(PathBuf::from),
+        dashboard: if own.enable_ui { Dashboard::On } else { Dashboard::Off },
         on_bind_failure: match configuration.bind_address_hard_fail {
             true => OnBindFailure::Exit,
             false => OnBindFailure::Retry,

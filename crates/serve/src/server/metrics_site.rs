@@ -1,7 +1,7 @@
 //! The pages of the metrics server.
 //!
 //! In: [`Pages`], what the agent knows about itself. Out: kube-proxy's pages under kube-proxy's paths. Paths are
-//! exact, but everything below `/debug/pprof/` and `/debug/flags/` belongs to those two.
+//! exact, but everything below `/debug/pprof/`, `/debug/flags/` and `/ui/` belongs to those.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use super::reply::{JSON, NOSNIFF, PLAIN, Reply};
 use super::zpages::{Flagz, Statusz};
 use crate::Moment;
 use crate::metrics::{Metrics, Since, process};
+use crate::ui::{self, Ui};
 
 /// Under this name `/configz` shows the configuration.
 const CONFIG_GROUP: &str = "kubeproxy.config.k8s.io";
@@ -36,6 +37,8 @@ pub struct Pages {
     pub status: Option<Statusz>,
     /// `/debug/pprof` and `/debug/flags`; no pages without it (`--profiling`).
     pub profiling: Option<Profiling>,
+    /// `/ui/`: the dashboard; no pages without it (`--enable-ui`).
+    pub ui: Option<Ui>,
 }
 
 /// See the module.
@@ -105,8 +108,12 @@ impl MetricsSite {
 
 impl Site for MetricsSite {
     async fn answer(&self, ask: Ask) -> Reply {
-        let Pages { flags, status, profiling, .. } = &self.pages;
-        match (ask.path().as_str(), flags, status, profiling) {
+        let Pages { flags, status, profiling, ui, .. } = &self.pages;
+        let path = ask.path();
+        if let Some(ui) = ui.as_ref().filter(|_| ui::is_below(&path)) {
+            return ui.answer(&ask).await;
+        }
+        match (path.as_str(), flags, status, profiling) {
             ("/metrics", ..) => self.metrics(&ask),
             ("/metrics/slis", ..) => self.slis(&ask),
             ("/healthz", ..) => self.healthz(&ask),

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - A body never contains text from a request that was not escaped.
-//! - Every answer with a body carries its length: nothing is sent in chunks.
+//! - Every answer with a body carries its length, but for [`Reply::flow`], which has no end.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,6 +18,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use jiff::Timestamp;
+use tokio::sync::mpsc;
 
 /// `X-Content-Type-Options: nosniff`.
 pub(crate) const NOSNIFF: (HeaderName, &str) = (header::X_CONTENT_TYPE_OPTIONS, "nosniff");
@@ -31,7 +32,7 @@ pub(crate) const HTML: (HeaderName, &str) = (header::CONTENT_TYPE, HTML_TYPE);
 const HTML_TYPE: &str = "text/html; charset=utf-8";
 
 /// What a page answers.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Reply {
     status: StatusCode,
     /// Headers that the page chose, in order.
@@ -40,6 +41,8 @@ pub(crate) struct Reply {
     body: Option<Bytes>,
     /// A content type that kube-proxy's server works out from the body; it comes last.
     guessed_type: Option<&'static str>,
+    /// Pieces that come later, instead of a body.
+    pieces: Option<mpsc::Receiver<Bytes>>,
 }
 
 impl Reply {
@@ -56,7 +59,16 @@ impl Reply {
             headers: headers.into_iter().filter_map(legal).collect(),
             body: Some(body.into()),
             guessed_type: None,
+            pieces: None,
         }
+    }
+
+    /// 200 and pieces as they come, until the other side ends or the connection does.
+    pub(crate) fn flow<V: AsRef<[u8]>>(
+        headers: impl IntoIterator<Item = (HeaderName, V)>,
+        pieces: mpsc::Receiver<Bytes>,
+    ) -> Self {
+        Self { body: None, pieces: Some(pieces), ..Self::ok(headers, "") }
     }
 
     /// 200 with these headers.
@@ -112,8 +124,12 @@ impl Reply {
     }
 
     /// The response, dated.
-    pub(crate) fn respond(self, now: SystemTime) -> Response<Whole> {
-        let mut response = Response::new(Whole(self.body.clone()));
+    pub(crate) fn respond(self, now: SystemTime) -> Response<Content> {
+        let content = match self.pieces {
+            Some(pieces) => Content::Flow(pieces),
+            None => Content::Whole(self.body.clone()),
+        };
+        let mut response = Response::new(content);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         for (name, value) in self.headers {
@@ -132,28 +148,41 @@ impl Reply {
     }
 }
 
-/// A body in one piece. Unlike other such bodies an empty one is a body too, so that its length stays where it was put
-/// among the headers.
-pub(crate) struct Whole(Option<Bytes>);
+/// A body.
+pub(crate) enum Content {
+    /// In one piece. Unlike other such bodies an empty one is a body too, so that its length stays where it was put among the headers.
+    Whole(Option<Bytes>),
+    /// In pieces, as they come.
+    Flow(mpsc::Receiver<Bytes>),
+}
 
-impl Body for Whole {
+impl Body for Content {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+        let piece = |bytes| Ok(Frame::data(bytes));
+        match &mut *self {
+            Self::Whole(body) => Poll::Ready(body.take().map(piece)),
+            Self::Flow(pieces) => pieces.poll_recv(context).map(|next| next.map(piece)),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_none()
+        matches!(self, Self::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        let length = self.0.as_ref().map_or(0, Bytes::len);
-        SizeHint::with_exact(u64::try_from(length).unwrap_or_default())
+        match self {
+            Self::Whole(body) => {
+                let length = body.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(length).unwrap_or_default())
+            }
+            Self::Flow(_) => SizeHint::default(),
+        }
     }
 }
 

@@ -46,7 +46,14 @@ fn metrics_server() -> Fixture {
 }
 
 fn pages() -> Pages {
-    Pages { mode: "iptables".to_owned(), config: "{}".to_owned(), flags: None, status: None, profiling: None }
+    Pages {
+        mode: "iptables".to_owned(),
+        config: "{}".to_owned(),
+        flags: None,
+        status: None,
+        profiling: None,
+        ui: None,
+    }
 }
 
 fn metrics_site() -> Arc<MetricsSite> {

@@ -14,7 +14,7 @@ const ANY: &str = "";
 /// a value that is refused, and the message. [`ANY`] as message: nothing is refused.
 type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
-const ROWS: [Row; 62] = [
+const ROWS: [Row; 63] = [
     (
         "bind-address",
         "::1",
@@ -55,6 +55,7 @@ const ROWS: [Row; 62] = [
         "nodecidr",
         "supported values: \"ClusterCIDR\", \"NodeCIDR\", \"BridgeInterface\", \"InterfaceNamePrefix\", \"\"",
     ),
+    ("enable-ui", "true", ANY, "2", BOOL),
     ("feature-gates", "AllAlpha=true", "AllAlpha: true", "Foo=true", "unrecognized feature gate"),
     (
         "healthz-bind-address",

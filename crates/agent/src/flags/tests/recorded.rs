@@ -90,6 +90,7 @@ fn every_flag_of_kube_proxy_is_here_with_its_default() {
         "service-cluster-ip-range",
         "iptables-backend",
         "admin-socket",
+        "enable-ui",
         "healthz-port",
         "log-json-info-buffer-size",
         "log-json-split-stream",
