@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use kube::Client;
 use switchyard_model::Event;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -117,19 +118,24 @@ pub async fn run(config: Config, sink: Sink) -> Result<Infallible, SourceError> 
     }
 }
 
-/// All watches, for ever.
+/// All watches, for ever, side by side: lists are read on as many processors as there are. They end with the future.
 async fn watch(client: &Client, config: &Config, shared: Shared) {
-    tokio::join!(
-        services(client, shared.clone()),
-        endpoints(client, shared.clone()),
-        node(client, &config.node_name, shared.clone()),
-        cidrs(client, config.service_cidrs, shared),
-    );
+    let mut watches = JoinSet::new();
+    watches.spawn(services(client.clone(), shared.clone()));
+    watches.spawn(endpoints(client.clone(), shared.clone()));
+    watches.spawn(node(client.clone(), config.node_name.clone(), shared.clone()));
+    watches.spawn(cidrs(client.clone(), config.service_cidrs, shared));
+    while let Some(ended) = watches.join_next().await {
+        // A mistake of ours ends the process, here as anywhere.
+        if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+            std::panic::resume_unwind(panic);
+        }
+    }
     // Only watches that gave up come here, and that of Services never does.
     std::future::pending().await
 }
 
-async fn services(client: &Client, shared: Shared) {
+async fn services(client: Client, shared: Shared) {
     let selection = Selection {
         labels: Some("!service.kubernetes.io/service-proxy-name".to_owned()),
         fields: None,
@@ -137,30 +143,30 @@ async fn services(client: &Client, shared: Shared) {
         optional_fields: Some("spec.clusterIP!=None".to_owned()),
     };
     let desk = Desk::<Services>::new(&shared);
-    shared.follower(client, selection, desk).run(Patience::Endless).await;
+    shared.follower(&client, selection, desk).run(Patience::Endless).await;
 }
 
 /// EndpointSlices; Endpoints if the server does not know the former.
-async fn endpoints(client: &Client, shared: Shared) {
+async fn endpoints(client: Client, shared: Shared) {
     let labels = Some("!service.kubernetes.io/headless".to_owned());
     let selection = Selection { labels, ..Selection::default() };
     let desk = Desk::<Slices>::new(&shared);
-    let follower = shared.follower(client, selection.clone(), desk);
+    let follower = shared.follower(&client, selection.clone(), desk);
     follower.run(Patience::UntilUnknown).await;
     info!("the API server has no EndpointSlices (discovery.k8s.io/v1); watching Endpoints instead");
     let desk = EndpointsDesk::new(&shared);
-    shared.follower(client, selection, desk).run(Patience::Endless).await;
+    shared.follower(&client, selection, desk).run(Patience::Endless).await;
 }
 
-async fn node(client: &Client, name: &str, shared: Shared) {
+async fn node(client: Client, name: String, shared: Shared) {
     let selection = Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() };
-    let desk = NodeDesk::new(name, &shared);
-    shared.follower(client, selection, desk).run(Patience::Endless).await;
+    let desk = NodeDesk::new(&name, &shared);
+    shared.follower(&client, selection, desk).run(Patience::Endless).await;
 }
 
-async fn cidrs(client: &Client, wanted: ServiceCidrs, shared: Shared) {
+async fn cidrs(client: Client, wanted: ServiceCidrs, shared: Shared) {
     if wanted == ServiceCidrs::Watched {
-        watch_cidrs(client, &shared).await;
+        watch_cidrs(&client, &shared).await;
         info!(
             "the API server gives no ServiceCIDRs (an older cluster or an older role); going on without them"
         );
@@ -169,7 +175,7 @@ async fn cidrs(client: &Client, wanted: ServiceCidrs, shared: Shared) {
     if wanted == ServiceCidrs::Watched {
         loop {
             sleep(REFUSED_REST).await;
-            watch_cidrs(client, &shared).await;
+            watch_cidrs(&client, &shared).await;
         }
     }
 }

@@ -71,6 +71,8 @@ impl Trouble {
             410 => Self::Gone,
             400 | 422 => Self::Invalid(clip(&status.message)),
             429 | 503 => Self::Busy(Duration::from_secs(asked.into())),
+            // The client takes any JSON for a status.
+            0 => Self::Garbled("neither an event nor a status".into()),
             code => Self::Status(code, clip(&status.message)),
         }
     }
