@@ -34,6 +34,7 @@ pub use config::{
 };
 pub use ctl::{
     ADMIN_SOCKET, Asking, CheckFlags, CleanupFlags, DiffFlags, ExplainFlags, GetFlags, Output, Resource,
+    own_admin_socket,
 };
 pub use demo::DemoFlags;
 pub use own::default_service_ranges;

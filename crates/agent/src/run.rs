@@ -6,6 +6,7 @@ mod sources;
 mod userspace;
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -33,7 +34,8 @@ use crate::admin::{Admin, Identity};
 use crate::board::Board;
 use crate::config_file::Watch;
 use crate::flags::{
-    Config, IptablesBackend, LocalMode, Mode as ModeName, NodePortRanges, OnBindFailure, Source, Task,
+    ADMIN_SOCKET, Config, IptablesBackend, LocalMode, Mode as ModeName, NodePortRanges, OnBindFailure,
+    Source, Task, own_admin_socket,
 };
 use crate::notices::Notices;
 use crate::pace::Pace;
@@ -243,7 +245,15 @@ async fn beside<T>(endless: impl Future<Output = Infallible>, work: impl Future<
 /// Answers on the admin socket. Without one the proxy does its work all the same.
 async fn answer_operator(config: &Config, admin: Arc<Admin>) -> Infallible {
     let Some(path) = &config.admin_socket else { return std::future::pending().await };
-    match AdminSocket::bind(path) {
+    let own = own_admin_socket().filter(|_| *path == Path::new(ADMIN_SOCKET));
+    let bound = match (AdminSocket::bind(path), own) {
+        (Err(error), Some(own)) if error.is_for_others() => {
+            tracing::info!(path = %own.display(), "the admin socket is this user's own");
+            AdminSocket::bind(&own)
+        }
+        (bound, _) => bound,
+    };
+    match bound {
         Ok(socket) => socket.serve(admin).await,
         Err(error) => {
             tracing::info!(cause = %with_causes(&error), "no admin socket; `switchyard get` and `explain` cannot ask this agent");

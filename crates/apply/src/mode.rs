@@ -1,6 +1,7 @@
 //! What every mode offers to the loop.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use ipnet::IpNet;
@@ -8,6 +9,7 @@ use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
+use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
 
 use crate::diff::Difference;
@@ -30,6 +32,11 @@ pub trait Mode: Send {
     /// Service ports of which something cannot be served on this node, and why; it is tried again with the next sync.
     fn set_aside(&self) -> &BTreeMap<ServicePortName, String> {
         const { &BTreeMap::new() }
+    }
+
+    /// Where clients of this host dial the frontends of a service port instead, if no rule leads from there to anywhere.
+    fn stand_ins(&self, _port: &ServicePortName) -> Vec<(Frontend, SocketAddr)> {
+        Vec::new()
     }
 
     /// By which frontends and endpoints the kernel's flows are judged; `None` if the kernel translates nothing for us.

@@ -90,6 +90,13 @@ pub struct AdminSocket {
     inode: u64,
 }
 
+impl AdminError {
+    /// True if this user may not listen there, and another might.
+    pub fn is_for_others(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
 impl AdminSocket {
     /// Listens. Must be called within a runtime.
     pub fn bind(path: &Path) -> Result<Self, AdminError> {

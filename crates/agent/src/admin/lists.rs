@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use switchyard_model::{
     Endpoint, Family, PortKey, Protocol, ServiceName, ServicePort, ServicePortName, TrafficPolicy,
 };
-use switchyard_plan::book::Book;
 use switchyard_plan::route::{Branch, Client, Masquerade, Pool, PortRoutes, Route, Verdict};
 use switchyard_serve::admin::Question;
 
@@ -70,10 +69,11 @@ fn page(
     view: &View<'_>,
     page: &Page,
     kind: &str,
-    items: impl Fn(&Book, &ServicePort) -> Vec<Value>,
+    items: impl Fn(&FamilySync, &ServicePort) -> Vec<Value>,
 ) -> Value {
     let (mut all, mut count, mut next) = (Vec::new(), 0, None);
-    'pages: for book in view.families.iter().map(FamilySync::book) {
+    'pages: for sync in view.families {
+        let book = sync.book();
         let family = book.settings().family;
         let begin = match &page.after {
             Some(after) if after.family > family => continue,
@@ -86,7 +86,7 @@ fn page(
                 next = last.map(|name| token(&PortKey { family, name: name.clone() }));
                 break 'pages;
             }
-            all.extend(items(book, port));
+            all.extend(items(sync, port));
             (count, last) = (count + 1, Some(name));
         }
     }
@@ -94,11 +94,15 @@ fn page(
 }
 
 pub(super) fn services(view: &View<'_>, asked: &Page) -> Value {
-    page(view, asked, "ServicePortList", |book, port| vec![service(book, port)])
+    page(view, asked, "ServicePortList", |sync, port| vec![service(sync, port)])
 }
 
-fn service(book: &Book, port: &ServicePort) -> Value {
+fn service(sync: &FamilySync, port: &ServicePort) -> Value {
+    let book = sync.book();
     let routes = book.routes(port);
+    let loopback = sync.stand_ins(&port.name).into_iter();
+    let loopback =
+        loopback.map(|(frontend, at)| json!({ "frontend": frontend.to_string(), "dial": at.to_string() }));
     let mut item = identity(port);
     let ready = port.endpoints.iter().filter(|endpoint| endpoint.is_ready()).count();
     let more = json!({
@@ -115,6 +119,7 @@ fn service(book: &Book, port: &ServicePort) -> Value {
         "endpoints": port.endpoints.len(),
         "ready": ready,
         "usable": routes.choice.reachable.len(),
+        "loopback": loopback.collect::<Vec<_>>(),
         "quarantined": book.quarantined().get(&port.name).map(|entry| entry.cause.clone()),
     });
     merge(&mut item, more);
@@ -122,8 +127,8 @@ fn service(book: &Book, port: &ServicePort) -> Value {
 }
 
 pub(super) fn endpoints(view: &View<'_>, asked: &Page) -> Value {
-    page(view, asked, "EndpointList", |book, port| {
-        let routes = book.routes(port);
+    page(view, asked, "EndpointList", |sync, port| {
+        let routes = sync.book().routes(port);
         port.endpoints.iter().map(|endpoint| endpoint_item(port, &routes, endpoint)).collect()
     })
 }
@@ -148,8 +153,8 @@ fn endpoint_item(port: &ServicePort, routes: &PortRoutes<'_>, endpoint: &Endpoin
 }
 
 pub(super) fn routes(view: &View<'_>, asked: &Page) -> Value {
-    page(view, asked, "RouteList", |book, port| {
-        let routes = book.routes(port);
+    page(view, asked, "RouteList", |sync, port| {
+        let routes = sync.book().routes(port);
         routes.routes.iter().map(|route| route_item(port, &routes, route)).collect()
     })
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::flags::{ADMIN_SOCKET, own_admin_socket};
+
 /// Longer than the agent itself is patient.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -76,7 +78,10 @@ pub(super) fn get(socket: &Path, path: &str, parameters: &[(&str, &str)]) -> Res
 
 fn exchange(socket: &Path, head: &str) -> Result<String, CtlError> {
     let path = socket.to_owned();
-    let mut stream = match UnixStream::connect(socket) {
+    let own = own_admin_socket().filter(|_| socket == Path::new(ADMIN_SOCKET));
+    let connected = UnixStream::connect(socket)
+        .or_else(|error| own.and_then(|own| UnixStream::connect(own).ok()).ok_or(error));
+    let mut stream = match connected {
         Ok(stream) => stream,
         Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
             return Err(CtlError::Forbidden { path, source });

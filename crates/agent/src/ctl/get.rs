@@ -70,10 +70,15 @@ pub(super) fn text(flags: &GetFlags, answer: &Value) -> String {
         Resource::Endpoints => 6,
         _ => header.len(),
     };
+    let is_dialled = |item: &Value| item["loopback"].as_array().is_some_and(|ways| !ways.is_empty());
     let columns = if flags.asking.output == Output::Wide { header.len() } else { narrow };
     header.truncate(columns);
     let mut rows: Vec<Vec<String>> = items.iter().map(row).collect();
     rows.iter_mut().for_each(|row| row.truncate(columns));
+    if items.iter().any(is_dialled) {
+        header.push("DIAL");
+        rows.iter_mut().zip(items).for_each(|(row, item)| row.push(dial(item)));
+    }
     table(&header, &rows)
 }
 
@@ -109,6 +114,12 @@ fn service(item: &Value) -> Vec<String> {
         sticky,
         list(&item["sourceRanges"]),
     ]
+}
+
+/// Where the frontends can be dialled on this host, without privileges in userspace mode.
+fn dial(item: &Value) -> String {
+    let ways = item["loopback"].as_array().map(Vec::as_slice).unwrap_or_default();
+    ways.iter().map(|way| plain(&way["dial"])).collect::<Vec<_>>().join(",")
 }
 
 /// `http:80/tcp`.

@@ -9,6 +9,12 @@ use super::{IptablesBackend, Mode};
 /// Where an agent answers unless it was told otherwise.
 pub const ADMIN_SOCKET: &str = "/run/switchyard/admin.sock";
 
+/// Where an agent of an ordinary user answers unless it was told otherwise: such a user cannot make the other one.
+pub fn own_admin_socket() -> Option<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    runtime.map(|path| path.join("switchyard/admin.sock"))
+}
+
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {

@@ -1,7 +1,7 @@
 //! One family: sync, and what follows a sync that succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
@@ -14,6 +14,7 @@ use switchyard_netlink::route::Routes;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
 use switchyard_plan::explain::Manners;
 use switchyard_plan::health::health_checks;
+use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
 use switchyard_plan::stale;
 use switchyard_serve::Moment;
@@ -89,6 +90,11 @@ impl FamilySync {
     /// What the kernel holds against what it should hold.
     pub fn difference(&self) -> Result<Difference, Failure> {
         self.mode.difference()
+    }
+
+    /// Where clients of this host dial the frontends of a service port instead.
+    pub fn stand_ins(&self, port: &ServicePortName) -> Vec<(Frontend, SocketAddr)> {
+        self.mode.stand_ins(port)
     }
 
     /// Service ports with more endpoints than the mode can serve, and how many get no traffic for it.

@@ -31,6 +31,8 @@ fn place() -> tempfile::TempDir {
     open(dir.path());
     std::fs::create_dir(dir.path().join("manifests")).unwrap();
     open(&dir.path().join("manifests"));
+    std::fs::create_dir(dir.path().join("run")).unwrap();
+    std::os::unix::fs::chown(dir.path().join("run"), Some(65534), Some(65534)).unwrap();
     let program = dir.path().join("switchyard");
     if std::fs::hard_link(env!("CARGO_BIN_EXE_switchyard"), &program).is_err() {
         std::fs::copy(env!("CARGO_BIN_EXE_switchyard"), &program).unwrap();
@@ -51,7 +53,18 @@ fn start(lab: &Lab, dir: &Path, flags: &[String]) -> Process {
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]);
     command.arg(dir.join("switchyard")).args(["--proxy-mode=userspace", "--hostname-override=n1"]);
     command.arg("--manifests").arg(dir.join("manifests")).args(flags);
+    command.env("XDG_RUNTIME_DIR", dir.join("run"));
     lab.node(Node::N1).start(&mut command, &dir.join("log")).unwrap()
+}
+
+/// What `switchyard get services` says to the same user.
+fn get_services(lab: &Lab, dir: &Path) -> anyhow::Result<String> {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]);
+    command.arg(dir.join("switchyard")).args(["get", "services"]).env("XDG_RUNTIME_DIR", dir.join("run"));
+    let output = lab.node(Node::N1).run(|| command.output())??;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Where each frontend can be dialled now, by the log.
@@ -227,6 +240,10 @@ fn ports_are_printed_stay_and_come_back() {
         assert_eq!(n1.dial(&Dial::tcp(at)).name(), Some("pod-1-1"), "{at}");
         assert!(agent.log().unwrap().contains(&format!("  {at}\n")), "{at} is in the table");
     }
+    let listed = get_services(&lab, dir.path()).unwrap();
+    let web = listed.lines().find(|line| line.contains(" web ")).unwrap();
+    assert!(web.ends_with(&format!(" {cluster_ip},{node_port}")), "{listed}");
+    assert!(listed.lines().next().unwrap().ends_with("DIAL"), "{listed}");
     assert_eq!(http(&n1, "127.0.0.1:10256", "/healthz").unwrap().0, 200);
     // Others come and go, the port becomes free, the program starts again.
     drop(taken);

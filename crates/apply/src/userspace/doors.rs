@@ -12,6 +12,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use switchyard_model::{Protocol, ServicePortName};
+use switchyard_plan::route::Frontend;
 use switchyard_plan::userspace::{Door, Listener, Port};
 use switchyard_relay::{Listen, ListenError, ListenerId, Origin, Relay, Targets, Transport};
 
@@ -151,6 +152,12 @@ impl Doors {
         let first = Key { port: port.clone(), door: Door::Cluster, ip };
         let own = self.opened.range(first..).map(|(key, _)| key);
         own.take_while(|key| key.port == *port).cloned().collect()
+    }
+
+    /// The frontends of a service port that have a listener of their own, and where it is.
+    pub(super) fn frontends(&self, port: &ServicePortName) -> Vec<(Frontend, SocketAddr)> {
+        let own = self.of(port).into_iter().filter_map(|key| self.opened.get(&key));
+        own.filter_map(|open| Some((open.wish.frontend?, open.at))).collect()
     }
 
     /// Service ports that have a listener.

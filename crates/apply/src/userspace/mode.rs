@@ -12,7 +12,7 @@
 //! - What cannot be opened is set aside and tried again with the next sync; all others go on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +21,7 @@ use switchyard_model::{Family, ServicePort, ServicePortName};
 use switchyard_plan::book::{Book, PortChanges, Replaced};
 use switchyard_plan::explain::Manners;
 use switchyard_plan::iptables::RuleCounts;
+use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
 use switchyard_plan::userspace::{Listener, behind_rules, is_relayed, on_loopback, stand_in};
 use switchyard_relay::Origin;
@@ -185,6 +186,13 @@ impl Mode for UserspaceMode {
 
     fn set_aside(&self) -> &BTreeMap<ServicePortName, String> {
         &self.set_aside
+    }
+
+    fn stand_ins(&self, port: &ServicePortName) -> Vec<(Frontend, SocketAddr)> {
+        match &self.way {
+            Way::Rules { .. } => Vec::new(),
+            Way::Loopback { .. } => self.doors.frontends(port),
+        }
     }
 
     fn settle(&mut self, settings: Settings) {
