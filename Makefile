@@ -20,7 +20,7 @@ help: ## List the targets
 	@echo "  LAB=require   a test that cannot run is a failure (as in CI), instead of a loud skip"
 	@echo "  E2E=require   likewise for e2e and parity without Go"
 	@echo "  VM=require    likewise for vm without qemu or a kernel"
-	@echo "  ARGS='...'    arguments for run (make run ARGS='--once'), vm, bench and bench-peer"
+	@echo "  ARGS='...'    arguments for run (make run ARGS='--once'), image, vm, bench and bench-peer"
 
 .PHONY: build
 build: ## The release binary: target/release/switchyard
@@ -71,6 +71,11 @@ parity: ## Beside upstream's kube-proxy: rules, packets, pages; SEED=, COUNT= fo
 vm: ## Tests on Debian's kernels in qemu, IPVS among them (docs/vm.md)
 	scripts/install-packages vm
 	$(CARGO) run --locked -p xtask -- vm $(ARGS)
+
+.PHONY: image
+image: ## An OCI image archive, without an engine: target/image; ARGS='--variant iptables'
+	scripts/install-packages $(if $(findstring iptables,$(ARGS)),run,build)
+	$(CARGO) run --release --locked -p xtask -- image $(ARGS)
 
 .PHONY: bench
 bench: ## Goals: nftables mode beside the kernel alone, iptables mode, memory (root)

@@ -29,6 +29,8 @@ use machine::Machine;
 use progress::Progress;
 use report::{Report, Section};
 
+pub(crate) use running::build as build_agent;
+
 /// How `bench` is called, after its name.
 pub(crate) const USAGE: &str =
     "bench [plan] [agent] [sync] [nftables] [relay] [--quick] [--agent PROGRAM] [--out DIR]";

@@ -1,13 +1,13 @@
-//! Tasks for people who work on Switchyard: `cargo run -p xtask -- tidy|bench|vm`.
+//! Tasks for people who work on Switchyard: `cargo run -p xtask -- tidy|bench|image|vm`.
 //!
-//! `bench` measures counts, ratios and memory against stated goals; see [`bench`]. `vm` runs tests on other
-//! kernels; see [`vm`]. `tidy` checks the rules of
-//! CONTRIBUTING.md that the compiler and clippy do not know. The same checks run as tests, so that
-//! `cargo test --workspace` is enough to find a breach.
+//! `bench` measures counts, ratios and memory against stated goals; see [`bench`]. `image` makes a container image; see
+//! [`image`]. `vm` runs tests on other kernels; see [`vm`]. `tidy` checks the rules of CONTRIBUTING.md that the compiler and
+//! clippy do not know. The same checks run as tests, so that `cargo test --workspace` is enough to find a breach.
 
 mod bench;
 mod finding;
 mod graph;
+mod image;
 mod repository;
 mod tidy;
 mod vm;
@@ -33,9 +33,15 @@ fn task(arguments: &[String]) -> Result<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => report(&Repository::here()?),
         ["bench", rest @ ..] => bench::run(rest),
+        ["image", rest @ ..] => image::run(rest),
         ["vm", rest @ ..] => vm::run(rest),
         [vm::MEASURE] => bench::ipvs::measure(),
-        _ => bail!("usage: cargo run --release -p xtask -- tidy | {} | {}", bench::USAGE, vm::USAGE),
+        _ => bail!(
+            "usage: cargo run --release -p xtask -- tidy | {} | {} | {}",
+            bench::USAGE,
+            image::USAGE,
+            vm::USAGE
+        ),
     }
 }
 

@@ -17,7 +17,7 @@ mod outcome;
 mod packages;
 mod root;
 mod run;
-mod tool;
+pub(crate) mod tool;
 
 use std::env;
 

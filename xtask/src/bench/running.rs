@@ -143,7 +143,7 @@ impl Page {
 }
 
 /// Builds the release binary into the target directory of this program.
-pub(super) fn build() -> Result<PathBuf> {
+pub(crate) fn build() -> Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = crate::repository::root()?;
     let arguments = ["build", "--quiet", "--release", "--locked", "-p", "switchyard"];

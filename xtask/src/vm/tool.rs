@@ -10,19 +10,19 @@ use anyhow::{Context, Result, bail};
 const MORE_PATHS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Where a program is.
-pub(super) fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let more = MORE_PATHS.iter().map(PathBuf::from);
     env::split_paths(&path).chain(more).map(|place| place.join(program)).find(|file| file.is_file())
 }
 
 /// A command for a program, wherever it is.
-pub(super) fn command(program: &str) -> Command {
+pub(crate) fn command(program: &str) -> Command {
     Command::new(find(program).unwrap_or_else(|| PathBuf::from(program)))
 }
 
 /// Runs a command that must succeed; what it printed.
-pub(super) fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     if !output.status.success() {
         bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -31,7 +31,7 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The files that a program or library is linked to, the loader among them. None for one that is linked statically.
-pub(super) fn libraries(file: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn libraries(file: &Path) -> Result<Vec<PathBuf>> {
     let mut ldd = command("ldd");
     let output = ldd.arg(file).output().context("cannot run ldd")?;
     Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))

@@ -1,0 +1,170 @@
+//! Images are unpacked by `tar`, followed from document to document, and run on a node of the lab.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use switchyard_lab::{Lab, Node};
+use tempfile::TempDir;
+
+use super::*;
+use crate::vm::tool;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const OBJECTS: &str = r#"{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+    "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ipFamilies": ["IPv4"], "ports": [{"port": 80}]}}"#;
+
+fn unpack(archive: &[u8]) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("archive"), archive).unwrap();
+    let mut tar = tool::command("tar");
+    tool::output(tar.arg("-C").arg(place.path()).arg("-xf").arg(place.path().join("archive"))).unwrap();
+    place
+}
+
+/// A blob that a descriptor leads to, if it is what the descriptor says.
+fn follow(place: &Path, descriptor: &Value) -> Vec<u8> {
+    let digest = descriptor["digest"].as_str().unwrap();
+    let bytes = fs::read(place.join("blobs").join(digest.replace(':', "/"))).unwrap();
+    assert_eq!(oci::digest(&bytes), digest);
+    assert_eq!(descriptor["size"].as_u64(), u64::try_from(bytes.len()).ok());
+    bytes
+}
+
+fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+/// The root that a container of the image has.
+fn root_of(image: &Image) -> TempDir {
+    let place = unpack(&image.archive);
+    let index = json(&fs::read(place.path().join("index.json")).unwrap());
+    assert_eq!(index["manifests"][0]["digest"], image.digest);
+    let manifest = json(&follow(place.path(), &index["manifests"][0]));
+    let config = json(&follow(place.path(), &manifest["config"]));
+    assert_eq!(config["config"]["Entrypoint"][0], PROGRAM);
+    let layer = follow(place.path(), &manifest["layers"][0]);
+    assert_eq!(config["rootfs"]["diff_ids"][0], oci::digest(&layer));
+    let older = json(&fs::read(place.path().join("manifest.json")).unwrap());
+    assert!(place.path().join(older[0]["Layers"][0].as_str().unwrap()).is_file());
+    unpack(&layer)
+}
+
+/// The agent as `cargo test --workspace` builds it beside this test.
+fn agent() -> Option<PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    let built = own.parent()?.parent()?.join("switchyard");
+    built.is_file().then_some(built)
+}
+
+/// Any program that is linked to something.
+fn some_program() -> PathBuf {
+    tool::find("tar").unwrap()
+}
+
+#[test]
+fn digests_are_sha256() {
+    assert_eq!(oci::digest(b""), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+#[test]
+fn the_same_files_give_the_same_bytes_and_nothing_more() {
+    let again = || make(&some_program(), Variant::Plain).unwrap();
+    let image = again();
+    assert_eq!(image.digest, again().digest);
+    let root = root_of(&image);
+    let inside = |path: &str| root.path().join(path);
+    assert_eq!(fs::read(inside("usr/local/bin/kube-proxy")).unwrap(), fs::read(some_program()).unwrap());
+    let programs: Vec<_> = ["usr/bin", "usr/sbin"].iter().flat_map(|dir| fs::read_dir(inside(dir))).collect();
+    assert!(programs.into_iter().flatten().next().is_none(), "there is neither a shell nor anything else");
+    for library in tool::libraries(&some_program()).unwrap() {
+        assert!(inside(library.strip_prefix("/").unwrap().to_str().unwrap()).is_file(), "{library:?}");
+    }
+}
+
+#[test]
+fn long_paths_are_kept_in_two_parts() {
+    let mut tree = Tree::default();
+    let path = format!("/{}/{}", "a".repeat(90), "b".repeat(80));
+    tree.link(&path, "x");
+    let root = unpack(&tar::pack(&tree).unwrap());
+    assert_eq!(fs::read_link(root.path().join(path.trim_start_matches('/'))).unwrap(), Path::new("x"));
+}
+
+#[test]
+fn arguments_are_checked() {
+    let text = |arguments: &[&str]| Options::parse(arguments).unwrap_err().to_string();
+    assert!(text(&["--variant", "alpine"]).contains("no variant alpine"));
+    assert!(text(&["--out"]).contains("--out needs a value"));
+    assert!(text(&["now"]).contains("unknown argument now"));
+}
+
+/// `setpriv` with its libraries, beside the image's own files: whoever entered the root can still take capabilities away.
+fn bring_setpriv(root: &Path) -> Vec<String> {
+    let aside = root.join("aside");
+    fs::create_dir(&aside).unwrap();
+    let setpriv = tool::find("setpriv").unwrap();
+    let mut loader = String::new();
+    for file in tool::libraries(&setpriv).unwrap().into_iter().chain([setpriv]) {
+        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+        fs::copy(&file, aside.join(&name)).unwrap();
+        if name.starts_with("ld-") {
+            loader = format!("/aside/{name}");
+        }
+    }
+    [&loader, "--library-path", "/aside", "/aside/setpriv"].map(str::to_owned).to_vec()
+}
+
+/// The image of a variant does a full sync in a mode, as root with these capabilities alone.
+fn runs_in_a_node(variant: Variant, flags: &[&str], capabilities: &str) {
+    let Some(lab) = Lab::new_or_skip() else { return };
+    let Some(agent) = agent() else {
+        assert_ne!(
+            std::env::var("LAB").as_deref(),
+            Ok("require"),
+            "build the agent: cargo build -p switchyard"
+        );
+        println!("SKIPPED: no agent to put into an image; cargo build -p switchyard");
+        return;
+    };
+    let root = root_of(&make(&agent, variant).unwrap());
+    let setpriv = bring_setpriv(root.path());
+    fs::write(root.path().join("etc/objects.json"), OBJECTS).unwrap();
+    // What a container engine brings.
+    let null = root.path().join("dev/null");
+    tool::output(tool::command("mknod").args(["-m", "666"]).arg(null).args(["c", "1", "3"])).unwrap();
+    let mut command = Command::new(tool::find("unshare").unwrap());
+    command
+        .arg("--mount")
+        .arg(format!("--root={}", root.path().display()))
+        .args(["--mount-proc=/proc", "--"]);
+    command.args(setpriv).arg(format!("--bounding-set=-all{capabilities}")).arg("--no-new-privs");
+    // There is no /sys here, which this one would need.
+    command.arg(ALIAS).args(flags).arg("--conntrack-max-per-core=0");
+    command.args(["--manifests=/etc/objects.json", "--hostname-override=n1"]);
+    command.env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut process = lab.node(Node::N1).start(&mut command, &root.path().join("log")).unwrap();
+    for family in ["IPv4", "IPv6"] {
+        process.wait_for_log(&format!("full sync done family={family}"), PATIENCE).unwrap();
+    }
+    assert!(root.path().join("run/switchyard/admin.sock").exists(), "{}", process.log().unwrap());
+    process.terminate().unwrap();
+    assert!(
+        process.wait(PATIENCE).unwrap().is_some_and(|status| status.success()),
+        "{}",
+        process.log().unwrap()
+    );
+}
+
+#[test]
+fn the_image_syncs_with_one_capability() {
+    runs_in_a_node(Variant::Plain, &["--proxy-mode=nftables"], ",+net_admin");
+}
+
+#[test]
+fn the_image_with_iptables_syncs_in_iptables_mode() {
+    runs_in_a_node(Variant::Iptables, &["--proxy-mode=iptables", "--iptables-backend=nft"], ",+net_admin");
+}
