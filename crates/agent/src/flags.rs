@@ -10,6 +10,7 @@
 //! - Every flag of kube-proxy 1.36 on Linux is known. What has no effect here is said in [`Config::notes`].
 
 mod check;
+mod completion;
 mod config;
 mod ctl;
 mod demo;
@@ -28,6 +29,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Parser, Subcommand};
 
+pub use completion::{CompletionFlags, Shell};
 pub use config::{
     Config, Conntrack, Dashboard, IptablesBackend, LocalMode, Mode, NodePortRanges, OnBindFailure, Source,
     Task,
@@ -102,6 +104,10 @@ pub enum Command {
     Check(CheckFlags),
     /// Remove every rule that any mode, kube-proxy's or ours, ever wrote on this node: the same as --cleanup
     Cleanup(CleanupFlags),
+    /// Print a script that completes the command line of this program
+    Completion(CompletionFlags),
+    /// Print the manual page, as `switchyard man | man -l -` shows it
+    Man,
 }
 
 impl Flags {

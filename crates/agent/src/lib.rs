@@ -22,6 +22,7 @@
 //! | [`check`] | `switchyard check` |
 //! | [`cleanup`] | `--cleanup` and `switchyard cleanup` |
 //! | [`demo`] | `switchyard demo` |
+//! | [`offer`] | shell completions and the manual page |
 //! | [`logging`] | log lines |
 
 pub mod addresses;
@@ -39,6 +40,7 @@ pub mod kernel;
 pub mod ledger;
 pub mod logging;
 pub mod notices;
+pub mod offer;
 pub mod pace;
 pub mod pages;
 pub mod probe;

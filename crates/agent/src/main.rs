@@ -1,5 +1,6 @@
 //! Switchyard: a Kubernetes Service proxy. See `switchyard --help`.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -7,7 +8,7 @@ use anyhow::Context;
 use switchyard_agent::ctl::Finding;
 use switchyard_agent::flags::{Command, Config, Flags, Task};
 use switchyard_agent::logging::Logging;
-use switchyard_agent::{check, cleanup, ctl, demo, logging, run};
+use switchyard_agent::{check, cleanup, ctl, demo, logging, offer, run};
 use switchyard_heap::Sampling;
 
 /// The system's allocator, which is watched only with `--profiling`.
@@ -62,6 +63,8 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
         Command::Get(flags) => ctl::get(flags)?,
         Command::Diff(flags) => return Ok(ctl::diff(&flags.asking)?),
         Command::Check(flags) => return Ok(check::run(flags)?),
+        Command::Completion(flags) => show(&offer::completion(flags.shell))?,
+        Command::Man => show(&offer::manual())?,
         Command::Cleanup(flags) if flags.dry_run => cleanup::list(flags)?,
         Command::Cleanup(flags) => {
             logging::start(Logging::default())?;
@@ -75,7 +78,15 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
 fn trouble(command: &Command) -> ExitCode {
     match command {
         Command::Diff(_) | Command::Check(_) => ExitCode::from(2),
-        Command::Demo(_) | Command::Explain(_) | Command::Get(_) | Command::Cleanup(_) => ExitCode::FAILURE,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Prints a text. Whoever reads no further has what it wanted.
+fn show(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
+        _ => Ok(()),
     }
 }
 
