@@ -1,0 +1,169 @@
+//! What `deploy/` holds is what the documentation says, and this program understands it.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
+/// The documents of a manifest file.
+fn documents(path: &str) -> Vec<Value> {
+    let text = read(path);
+    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+fn the<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
+    let mut found = documents.iter().filter(|document| document["kind"] == kind);
+    let only = found.next().ok_or(kind).unwrap();
+    assert!(found.next().is_none(), "more than one {kind}");
+    only
+}
+
+/// What the program makes of a configuration file and further arguments.
+fn understood(configuration: &str, arguments: &[String]) -> String {
+    let place = tempfile::tempdir().unwrap();
+    let (file, out) = (place.path().join("config.conf"), place.path().join("out"));
+    fs::write(&file, configuration).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+    command.arg("--config").arg(&file).args(arguments).arg("--write-config-to").arg(&out);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::read_to_string(out).unwrap()
+}
+
+#[test]
+fn the_manifest_asks_for_what_is_needed_and_no_more() {
+    let documents = documents("deploy/switchyard.yaml");
+    let role = &the(&documents, "ClusterRoleBinding")["roleRef"];
+    assert_eq!((&role["kind"], &role["name"]), (&json!("ClusterRole"), &json!("system:node-proxier")));
+    let pod = &the(&documents, "DaemonSet")["spec"]["template"]["spec"];
+    assert_eq!(pod["hostNetwork"], true);
+    assert_eq!(pod["tolerations"], json!([{ "operator": "Exists" }]));
+    assert_eq!(pod["priorityClassName"], "system-node-critical");
+    assert_eq!(pod["serviceAccountName"], the(&documents, "ServiceAccount")["metadata"]["name"]);
+    let proxy = &pod["containers"][0];
+    let capabilities = json!({ "drop": ["ALL"], "add": ["NET_ADMIN"] });
+    let context = json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": capabilities,
+    });
+    assert_eq!(proxy["securityContext"], context);
+    assert_eq!(proxy["livenessProbe"]["httpGet"]["path"], "/livez");
+    assert_eq!(proxy["readinessProbe"]["httpGet"]["path"], "/healthz");
+}
+
+#[test]
+fn the_program_understands_the_manifest() {
+    let documents = documents("deploy/switchyard.yaml");
+    let pod = &the(&documents, "DaemonSet")["spec"]["template"]["spec"];
+    let configuration = the(&documents, "ConfigMap")["data"]["config.conf"].as_str().unwrap();
+    for container in [&pod["initContainers"][0], &pod["containers"][0]] {
+        let arguments = container["args"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let arguments: Vec<String> =
+            arguments.map(|argument| argument.replace("$(NODE_NAME)", "n1")).collect();
+        assert_eq!(arguments[..2], ["--config=/etc/switchyard/config.conf", "--hostname-override=n1"]);
+        let understood = understood(configuration, &arguments[1..2]);
+        for line in
+            ["mode: nftables\n", "clusterCIDR: 10.244.0.0/16\n", "metricsBindAddress: 0.0.0.0:10249\n"]
+        {
+            assert!(understood.contains(line), "{line:?} is not in {understood}");
+        }
+    }
+}
+
+#[test]
+fn the_unit_gives_what_the_documentation_lists() {
+    let unit = read("deploy/systemd/switchyard.service");
+    let value =
+        |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap();
+    for name in ["CapabilityBoundingSet", "AmbientCapabilities"] {
+        assert_eq!(value(name), "CAP_NET_ADMIN CAP_NET_RAW");
+    }
+    assert_eq!(value("ExecStart"), "/usr/local/bin/switchyard --config /etc/switchyard/config.conf");
+}
+
+/// Every name of a metric in a text, without the endings of histograms.
+fn metrics(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let names = words.filter(|word| word.starts_with("kubeproxy_") || word.starts_with("switchyard_"));
+    let ends = ["_bucket", "_sum", "_count"];
+    names.map(|name| ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned()).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_name_metrics_that_exist() {
+    let sources = ["metrics.rs", "metrics/names.rs", "metrics/relay.rs"];
+    let known: BTreeSet<String> =
+        sources.iter().flat_map(|name| metrics(&read(&format!("crates/serve/src/{name}")))).collect();
+    for (file, at_least) in [("deploy/helm/switchyard/alerts.yaml", 6), ("deploy/grafana.json", 15)] {
+        let named = metrics(&read(file));
+        assert!(named.len() >= at_least, "{file} names {named:?}");
+        let unknown: Vec<_> = named.difference(&known).collect();
+        assert!(unknown.is_empty(), "{file} names {unknown:?}");
+    }
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_are_complete() {
+    let dashboard: Value = serde_json::from_str(&read("deploy/grafana.json")).unwrap();
+    for panel in dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row") {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(targets.iter().all(|target| !target["expr"].as_str().unwrap().is_empty()), "{panel}");
+    }
+    let alerts = &documents("deploy/helm/switchyard/alerts.yaml")[0]["groups"][0]["rules"];
+    for alert in alerts.as_array().unwrap() {
+        assert!(alert["alert"].is_string() && alert["expr"].is_string(), "{alert}");
+        assert!(
+            alert["annotations"]["summary"].is_string() && alert["labels"]["severity"].is_string(),
+            "{alert}"
+        );
+    }
+}
+
+/// Templates are no YAML before they are rendered; what can be checked is that every value they ask for has a default.
+#[test]
+fn every_value_that_the_chart_asks_for_has_a_default() {
+    let chart = repository().join("deploy/helm/switchyard");
+    let defaults = &documents("deploy/helm/switchyard/values.yaml")[0];
+    let mut asked = 0;
+    for entry in fs::read_dir(chart.join("templates")).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for path in text.split(".Values.").skip(1) {
+            let end = path.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.').unwrap();
+            let (path, _) = path.split_at(end);
+            assert!(
+                !path.split('.').fold(defaults, |value, name| &value[name]).is_null(),
+                "no default of {path}"
+            );
+            asked += 1;
+        }
+    }
+    assert!(asked > 15);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(documents("deploy/helm/switchyard/Chart.yaml")[0]["appVersion"], version);
+}
+
+/// The chart and the plain manifest install the same thing.
+#[test]
+fn the_chart_asks_for_no_more_than_the_manifest() {
+    let defaults = &documents("deploy/helm/switchyard/values.yaml")[0];
+    let manifest = documents("deploy/switchyard.yaml");
+    let daemon_set = &the(&manifest, "DaemonSet")["spec"];
+    let pod = &daemon_set["template"]["spec"];
+    assert_eq!(defaults["capabilities"], pod["containers"][0]["securityContext"]["capabilities"]["add"]);
+    assert_eq!(defaults["tolerations"], pod["tolerations"]);
+    assert_eq!(defaults["priorityClassName"], pod["priorityClassName"]);
+    assert_eq!(defaults["resources"], pod["containers"][0]["resources"]);
+    assert_eq!(defaults["updateStrategy"], daemon_set["updateStrategy"]);
+    assert!(read("deploy/helm/switchyard/templates/rbac.yaml").contains("name: system:node-proxier\n"));
+}
