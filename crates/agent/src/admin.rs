@@ -15,6 +15,7 @@
 //! is always of one moment; a page is bounded, so no question holds the loop for long. Nothing is computed while nobody asks.
 
 mod changes;
+mod dialled;
 mod differences;
 mod explanation;
 mod lists;
@@ -26,8 +27,10 @@ use serde_json::{Value, json};
 use switchyard_serve::admin::{Answer, Answering, Question, Responder};
 
 use crate::board::Board;
+use crate::ctl::NO_SUCH_PATH;
 use crate::sync::View;
 
+pub use dialled::Dialled;
 pub use explanation::Asked;
 
 /// How long an answer may take. A first write of many rules goes before it.
@@ -89,10 +92,7 @@ impl Admin {
                 Box::new(move |view| explanation::explain(view, &asked))
             }
             path => {
-                return Err((
-                    404,
-                    format!("nothing answers on {path}; this agent knows version 1 of the API"),
-                ));
+                return Err((404, format!("{NO_SUCH_PATH}{path}; this agent knows version 1 of the API")));
             }
         })
     }

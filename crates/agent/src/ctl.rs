@@ -7,6 +7,7 @@ mod client;
 mod diff;
 mod explain;
 mod get;
+mod probe;
 mod table;
 mod yaml;
 
@@ -15,6 +16,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 pub use client::CtlError;
+pub(crate) use client::NO_SUCH_PATH;
 pub(crate) use table::table;
 
 use crate::flags::{Asking, ExplainFlags, GetFlags, Output};
@@ -26,6 +28,8 @@ pub enum Finding {
     Good,
     /// It is not.
     Bad,
+    /// It cannot be said.
+    Unknown,
 }
 
 /// `switchyard diff`.
@@ -37,9 +41,21 @@ pub fn diff(asking: &Asking) -> Result<Finding, CtlError> {
 }
 
 /// `switchyard explain`.
-pub fn explain(flags: &ExplainFlags) -> Result<(), CtlError> {
-    let answer = client::get(&flags.asking.admin_socket, "/v1/explain", &explain::parameters(flags))?;
-    show(flags.asking.output, &answer, || explain::text(&answer))
+pub fn explain(flags: &ExplainFlags) -> Result<Finding, CtlError> {
+    let socket = &flags.asking.admin_socket;
+    let ask = || client::get(socket, "/v1/explain", &explain::parameters(flags));
+    if !flags.probe {
+        let answer = ask()?;
+        show(flags.asking.output, &answer, || explain::text(&answer))?;
+        return Ok(Finding::Good);
+    }
+    let mode = client::get(socket, "/v1", &[])?;
+    let (mut answer, probed) = probe::probe(&mode, flags.from.as_deref(), ask)?;
+    if let Some(fields) = answer.as_object_mut() {
+        fields.insert("probe".to_owned(), probed.json());
+    }
+    show(flags.asking.output, &answer, || explain::text(&answer) + &probed.text())?;
+    Ok(probed.finding())
 }
 
 /// `switchyard get`.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use switchyard_apply::report::Kind;
 use switchyard_model::{Family, ServiceName};
 use switchyard_plan::book::PortChanges;
+use switchyard_serve::metrics::SyncOutcome;
 
 /// Syncs that are remembered.
 pub const ENTRIES: usize = 512;
@@ -70,6 +71,17 @@ pub enum Outcome {
     SetAside(usize),
     /// It does not, because of this; it is tried again.
     Failed(String),
+}
+
+impl Outcome {
+    /// As metrics count it.
+    pub fn kind(&self) -> SyncOutcome {
+        match self {
+            Self::Written => SyncOutcome::Written,
+            Self::SetAside(_) => SyncOutcome::SetAside,
+            Self::Failed(_) => SyncOutcome::Failed,
+        }
+    }
 }
 
 /// One sync of one family.

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         return match instead(command) {
             Ok(Finding::Good) => ExitCode::SUCCESS,
             Ok(Finding::Bad) => ExitCode::FAILURE,
+            Ok(Finding::Unknown) => ExitCode::from(2),
             Err(error) => {
                 eprintln!("Error: {error:#}");
                 trouble(command)
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
 fn instead(command: &Command) -> anyhow::Result<Finding> {
     match command {
         Command::Demo(flags) => demo::run(flags)?,
-        Command::Explain(flags) => ctl::explain(flags)?,
+        Command::Explain(flags) => return Ok(ctl::explain(flags)?),
         Command::Get(flags) => ctl::get(flags)?,
         Command::Diff(flags) => return Ok(ctl::diff(&flags.asking)?),
         Command::Check(flags) => return Ok(check::run(flags)?),
@@ -78,6 +79,7 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
 fn trouble(command: &Command) -> ExitCode {
     match command {
         Command::Diff(_) | Command::Check(_) => ExitCode::from(2),
+        Command::Explain(flags) if flags.probe => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
 }

@@ -6,6 +6,8 @@
 #[path = "common/all.rs"]
 mod common;
 
+#[path = "lab_ctl/asked.rs"]
+mod asked;
 #[path = "lab_ctl/diff.rs"]
 mod diff;
 #[path = "lab_ctl/node.rs"]

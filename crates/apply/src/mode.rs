@@ -1,13 +1,13 @@
 //! What every mode offers to the loop.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use ipnet::IpNet;
 use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges};
-use switchyard_plan::explain::Manners;
+use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
@@ -58,6 +58,11 @@ pub trait Mode: Send {
 
     /// What the kernel holds against what the book asks for. Reads, and changes nothing.
     fn difference(&self) -> Result<Difference, Failure>;
+
+    /// What in the kernel carries the packets that hit a frontend at this address, one line each, as planned.
+    fn means(&self, _hit: &Hit<'_>, _address: IpAddr) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Somebody else changed what we wrote: the next sync is a full one.
     fn distrust(&mut self);

@@ -99,6 +99,12 @@ pub struct Hit<'a> {
 }
 
 impl Hit<'_> {
+    /// True if the sender is this endpoint, and may get itself for an answer.
+    pub(crate) fn is_hairpin_of(&self, ip: IpAddr) -> bool {
+        let is = |standing| standing == Standing::Candidate(Source::ReplacedForHairpin);
+        self.endpoints.iter().any(|judged| judged.endpoint.address.ip() == ip && is(judged.standing))
+    }
+
     /// How many endpoints may answer. Each has the same odds.
     pub fn candidates(&self) -> usize {
         self.endpoints.iter().filter(|judged| matches!(judged.standing, Standing::Candidate(_))).count()
@@ -293,5 +299,7 @@ pub(crate) fn policy(port: &ServicePort, kind: FrontendKind) -> TrafficPolicy {
     if kind == FrontendKind::ClusterIp { port.internal_policy } else { port.external_policy }
 }
 
+#[cfg(test)]
+mod means;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@
 mod api;
 mod family;
 mod kubernetes;
+mod ledger;
 mod names;
 pub(crate) mod process;
 mod relay;
@@ -36,6 +37,8 @@ pub use api::ApiAnswer;
 use api::ApiMetrics;
 use family::{Counter, Gauge, Histogram, Series};
 pub use kubernetes::{Feature, Stage};
+use ledger::LedgerMetrics;
+pub use ledger::SyncOutcome;
 pub use relay::{CountRelayed, RelayCounts};
 use text::{Exposition, Labels};
 
@@ -118,6 +121,7 @@ pub struct Metrics {
     features: OnceLock<Vec<Feature>>,
     api: ApiMetrics,
     own: OwnMetrics,
+    ledger: LedgerMetrics,
 }
 
 struct SyncMetrics {
@@ -171,6 +175,7 @@ impl Metrics {
             relay: OnceLock::new(),
             features: OnceLock::new(),
             api: ApiMetrics::default(),
+            ledger: LedgerMetrics::new(families),
             own: OwnMetrics {
                 version: version.to_owned(),
                 quarantined: Mutex::default(),
@@ -323,6 +328,7 @@ impl Metrics {
         self.api.write(&mut page);
         kubernetes::write(&mut page, &self.own.version, self.features.get().map_or(&[], Vec::as_slice));
         self.own.write(&mut page);
+        self.ledger.write(&mut page);
         relay::write(&mut page, self.relay.get());
         process::write(&mut page);
         page.finish()

@@ -10,7 +10,7 @@ use switchyard_plan::explain::{Explanation, Hit, Judged, Place, Standing, explai
 use switchyard_plan::trace::{Answer, NodeAddresses, Packet, is_own};
 use switchyard_serve::admin::Question;
 
-use super::Refusal;
+use super::{Dialled, Refusal};
 use crate::sync::{View, with_causes};
 
 /// What somebody wants to know.
@@ -21,37 +21,32 @@ pub struct Asked {
     /// The interface that it comes in on; without it, the one that leads to the sender.
     pub interface: Option<String>,
     /// What is dialled.
-    pub to: IpAddr,
-    /// On which port.
-    pub port: u16,
-    /// By which protocol.
-    pub protocol: Protocol,
+    pub to: Dialled,
+    /// By which protocol; without it TCP, or for a Service the one that its port has.
+    pub protocol: Option<Protocol>,
 }
 
 impl Asked {
     pub(super) fn read(question: &Question) -> Result<Self, Refusal> {
         let missing = |name: &str| (400, format!("{name} is missing"));
         let to = question.parameter("to").ok_or_else(|| missing("to"))?;
-        let (to, port) = destination(to)?;
+        let to = Dialled::read(to)?;
         let from = question.parameter("from").filter(|text| !text.is_empty()).map(address).transpose()?;
-        if from.is_some_and(|from| Family::of(from) != Family::of(to)) {
+        if let (Dialled::Address(to), Some(from)) = (&to, from)
+            && Family::of(from) != Family::of(to.ip())
+        {
             return Err((400, "from and to are of different IP families".to_owned()));
         }
         let interface = question.parameter("interface").filter(|name| !name.is_empty()).map(str::to_owned);
-        let protocol = protocol(question.parameter("protocol").unwrap_or("tcp"))?;
-        Ok(Self { from, interface, to, port, protocol })
+        let protocol =
+            question.parameter("protocol").filter(|text| !text.is_empty()).map(protocol).transpose()?;
+        Ok(Self { from, interface, to, protocol })
     }
 }
 
 fn address(text: &str) -> Result<IpAddr, Refusal> {
-    text.parse().map_err(|_| (400, format!("{text:?} is no IP address")))
-}
-
-fn destination(text: &str) -> Result<(IpAddr, u16), Refusal> {
-    let wrong =
-        || (400, format!("to must be ADDRESS:PORT, as in 10.96.0.10:80 or [fd00::10]:80, not {text:?}"));
-    let socket: std::net::SocketAddr = text.parse().map_err(|_| wrong())?;
-    Ok((socket.ip(), socket.port()))
+    let advice = "pods are not known by name here: `kubectl get pods -o wide` tells their addresses";
+    text.parse().map_err(|_| (400, format!("from must be an IP address, not {text:?}; {advice}")))
 }
 
 fn protocol(text: &str) -> Result<Protocol, Refusal> {
@@ -61,7 +56,8 @@ fn protocol(text: &str) -> Result<Protocol, Refusal> {
 }
 
 pub(super) fn explain(view: &View<'_>, asked: &Asked) -> Result<Value, Refusal> {
-    let family = Family::of(asked.to);
+    let (to, protocol) = asked.to.resolve(view, asked.protocol, asked.from.map(Family::of))?;
+    let family = Family::of(to.ip());
     let Some(sync) = view.family(family) else {
         return Err((404, format!("this node does not serve {family}")));
     };
@@ -76,12 +72,18 @@ pub(super) fn explain(view: &View<'_>, asked: &Asked) -> Result<Value, Refusal> 
         None if asked.from.is_none() || is_own(&node, source) => None,
         None => Some(routes.interface_towards(source).map_err(cannot)?.unwrap_or_default()),
     };
-    let packet =
-        Packet { source, interface, destination: asked.to, protocol: asked.protocol, port: asked.port };
-    Ok(show(&packet, &why(Place { book, node: &node, manners: sync.manners() }, &packet)))
+    let packet = Packet { source, interface, destination: to.ip(), protocol, port: to.port() };
+    let explanation = why(Place { book, node: &node, manners: sync.manners() }, &packet);
+    let means = explanation.hit.as_ref().map(|hit| sync.means(hit, packet.destination));
+    Ok(show(&packet, &explanation, means.unwrap_or_default()))
 }
 
-fn show(packet: &Packet, explanation: &Explanation<'_>) -> Value {
+/// Lines of means that are told; of a Service with more endpoints the rest is only counted.
+const MEANS: usize = 500;
+
+fn show(packet: &Packet, explanation: &Explanation<'_>, mut means: Vec<String>) -> Value {
+    let more = means.len().saturating_sub(MEANS);
+    means.truncate(MEANS);
     let verdict = match explanation.answer {
         Answer::Endpoints(_) => "endpoints",
         Answer::Reject => "reject",
@@ -99,6 +101,8 @@ fn show(packet: &Packet, explanation: &Explanation<'_>) -> Value {
         "verdict": verdict,
         "reason": explanation.reason.to_string(),
         "hit": explanation.hit.as_ref().map(show_hit),
+        "by": means,
+        "byLeftOut": more,
     })
 }
 

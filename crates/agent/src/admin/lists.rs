@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use switchyard_model::{
     Endpoint, Family, PortKey, Protocol, ServiceName, ServicePort, ServicePortName, TrafficPolicy,
 };
+use switchyard_plan::book::Book;
 use switchyard_plan::route::{Branch, Client, Masquerade, Pool, PortRoutes, Route, Verdict};
 use switchyard_serve::admin::Question;
 
@@ -39,6 +40,18 @@ impl Page {
         })
     }
 
+    /// Service ports of one namespace stand beside each other, and those of one Service, too.
+    fn begin(&self) -> Bound<ServicePortName> {
+        let Some(namespace) = &self.namespace else { return Bound::Unbounded };
+        let service = ServiceName::new(namespace, self.name.as_deref().unwrap_or_default());
+        Bound::Included(ServicePortName { service, port: "".into(), protocol: Protocol::Tcp })
+    }
+
+    /// False if neither this one nor any behind it can be wanted.
+    fn may_have(&self, name: &ServicePortName) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| **namespace == *name.service.namespace)
+    }
+
     fn has(&self, name: &ServicePortName) -> bool {
         let is = |wanted: &Option<String>, found: &Arc<str>| {
             wanted.as_ref().is_none_or(|wanted| **wanted == **found)
@@ -65,36 +78,42 @@ fn place(token: &str) -> Option<PortKey> {
 }
 
 /// One page: items of each service port, in order of family and name.
-fn page(
-    view: &View<'_>,
+fn page<'a, T: 'a>(
+    sources: impl Iterator<Item = (&'a Book, &'a T)>,
     page: &Page,
     kind: &str,
-    items: impl Fn(&FamilySync, &ServicePort) -> Vec<Value>,
+    items: impl Fn(&T, &ServicePort) -> Vec<Value>,
 ) -> Value {
     let (mut all, mut count, mut next) = (Vec::new(), 0, None);
-    'pages: for sync in view.families {
-        let book = sync.book();
+    // A page may end where a family does.
+    let mut last: Option<(Family, &ServicePortName)> = None;
+    'pages: for (book, one) in sources {
         let family = book.settings().family;
         let begin = match &page.after {
             Some(after) if after.family > family => continue,
             Some(after) if after.family == family => Bound::Excluded(after.name.clone()),
-            _ => Bound::Unbounded,
+            _ => page.begin(),
         };
-        let mut last: Option<&ServicePortName> = None;
-        for (name, port) in book.ports().range((begin, Bound::Unbounded)).filter(|(name, _)| page.has(name)) {
+        let ports = book.ports().range((begin, Bound::Unbounded)).take_while(|(name, _)| page.may_have(name));
+        for (name, port) in ports.filter(|(name, _)| page.has(name)) {
             if count == page.limit {
-                next = last.map(|name| token(&PortKey { family, name: name.clone() }));
+                next = last.map(|(family, name)| token(&PortKey { family, name: name.clone() }));
                 break 'pages;
             }
-            all.extend(items(sync, port));
-            (count, last) = (count + 1, Some(name));
+            all.extend(items(one, port));
+            (count, last) = (count + 1, Some((family, name)));
         }
     }
     json!({ "apiVersion": "v1", "kind": kind, "items": all, "continue": next })
 }
 
+/// Each family, with what is known of it.
+fn sources<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a Book, &'a FamilySync)> {
+    view.families.iter().map(|sync| (sync.book(), sync))
+}
+
 pub(super) fn services(view: &View<'_>, asked: &Page) -> Value {
-    page(view, asked, "ServicePortList", |sync, port| vec![service(sync, port)])
+    page(sources(view), asked, "ServicePortList", |sync, port| vec![service(sync, port)])
 }
 
 fn service(sync: &FamilySync, port: &ServicePort) -> Value {
@@ -127,7 +146,7 @@ fn service(sync: &FamilySync, port: &ServicePort) -> Value {
 }
 
 pub(super) fn endpoints(view: &View<'_>, asked: &Page) -> Value {
-    page(view, asked, "EndpointList", |sync, port| {
+    page(sources(view), asked, "EndpointList", |sync, port| {
         let routes = sync.book().routes(port);
         port.endpoints.iter().map(|endpoint| endpoint_item(port, &routes, endpoint)).collect()
     })
@@ -153,7 +172,7 @@ fn endpoint_item(port: &ServicePort, routes: &PortRoutes<'_>, endpoint: &Endpoin
 }
 
 pub(super) fn routes(view: &View<'_>, asked: &Page) -> Value {
-    page(view, asked, "RouteList", |sync, port| {
+    page(sources(view), asked, "RouteList", |sync, port| {
         let routes = sync.book().routes(port);
         routes.routes.iter().map(|route| route_item(port, &routes, route)).collect()
     })
@@ -261,3 +280,6 @@ fn merge(item: &mut Value, more: Value) {
         item.extend(more);
     }
 }
+
+#[cfg(test)]
+mod tests;

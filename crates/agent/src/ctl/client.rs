@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
+use switchyard_netlink::NetlinkError;
 
 use crate::flags::{ADMIN_SOCKET, own_admin_socket};
 
@@ -14,6 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Largest answer. A page of the longest list is far smaller.
 const BYTES: u64 = 256 << 20;
+
+/// How an agent begins that does not know a path.
+pub(crate) const NO_SUCH_PATH: &str = "nothing answers on ";
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +52,29 @@ pub enum CtlError {
     /// The agent said no.
     #[error("{0}")]
     Refused(String),
+    /// The agent does not know the question yet.
+    #[error(
+        "the agent on {} is of version {agent} and does not know {path}; this program is of version {}: restart the agent with it",
+        socket.display(),
+        env!("CARGO_PKG_VERSION")
+    )]
+    Older {
+        /// Its socket.
+        socket: PathBuf,
+        /// Its version.
+        agent: String,
+        /// What was asked.
+        path: String,
+    },
+    /// No packet can be sent for this question.
+    #[error("{0}")]
+    Unprobed(String),
+    /// A packet could not be sent.
+    #[error("cannot send a packet")]
+    Unsent(#[source] io::Error),
+    /// A packet could not be followed.
+    #[error("cannot ask connection tracking who got the packet; only root may, try sudo")]
+    Unfollowed(#[source] NetlinkError),
     /// The answer is none that this program knows.
     #[error(
         "the agent answers in a way that this program does not know; are they of the same version? ({0})"
@@ -73,6 +100,12 @@ pub(super) fn get(socket: &Path, path: &str, parameters: &[(&str, &str)]) -> Res
         return Ok(value);
     }
     let error = value.get("error").and_then(Value::as_str).ok_or_else(|| unknown(body))?;
+    if status == 404 && error.starts_with(NO_SUCH_PATH) && path != "/v1" {
+        let agent = get(socket, "/v1", &[])?;
+        let version = agent.get("version").and_then(Value::as_str).ok_or_else(|| unknown("no version"))?;
+        let agent = super::table::printable(version);
+        return Err(CtlError::Older { socket: socket.to_owned(), agent, path: path.to_owned() });
+    }
     Err(CtlError::Refused(super::table::printable(error)))
 }
 
@@ -126,6 +159,47 @@ mod tests {
         assert_eq!(encoded("10.96.0.1:80"), "10.96.0.1:80");
         assert_eq!(encoded("[fd00::1]:80"), "%5Bfd00::1%5D:80");
         assert_eq!(encoded("a&b=c d\r\n"), "a%26b%3Dc%20d%0D%0A");
+    }
+
+    /// Answers questions as an agent that knows nothing but who it is.
+    fn old_agent(socket: &Path, answers: &'static [(u16, &'static str)]) -> std::thread::JoinHandle<()> {
+        let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+        std::thread::spawn(move || {
+            for (status, body) in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = [0; 2048];
+                assert!(stream.read(&mut head).unwrap() > 0);
+                stream.write_all(format!("HTTP/1.1 {status} X\r\n\r\n{body}").as_bytes()).unwrap();
+            }
+        })
+    }
+
+    fn asked(answers: &'static [(u16, &'static str)]) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("admin.sock");
+        let agent = old_agent(&socket, answers);
+        let error = get(&socket, "/v1/diff", &[]).unwrap_err().to_string();
+        agent.join().unwrap();
+        error
+    }
+
+    #[test]
+    fn an_older_agent_is_said_in_one_line() {
+        const UNKNOWN: &str =
+            r#"{"error":"nothing answers on /v1/diff; this agent knows version 1 of the API"}"#;
+        let old = asked(&[(404, UNKNOWN), (200, r#"{"version":"0.0.9\u001b"}"#)]);
+        assert!(old.contains("is of version 0.0.9\\u{1b} and does not know /v1/diff"), "{old}");
+        assert!(old.ends_with("restart the agent with it") && old.lines().count() == 1, "{old}");
+    }
+
+    #[test]
+    fn nonsense_is_no_answer() {
+        const ANSWERS: [&[(u16, &str)]; 3] =
+            [&[(200, "<html>\x1b[31m")], &[(500, "{}")], &[(404, r#"{"error":"no Service x"}"#)]];
+        for answers in ANSWERS {
+            let error = asked(answers);
+            assert!(!error.contains('\x1b') && error.lines().count() == 1, "{error}");
+        }
     }
 
     #[test]

@@ -5,13 +5,16 @@ use serde_json::Value;
 use super::table::{printable, table};
 use crate::flags::ExplainFlags;
 
+const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
+
 /// What the agent is asked.
 pub(super) fn parameters(flags: &ExplainFlags) -> Vec<(&'static str, &str)> {
-    let (to, protocol) = match flags.to.rsplit_once('/') {
-        Some((to, protocol)) => (to, protocol),
-        None => (flags.to.as_str(), "tcp"),
+    // A Service may have a slash in front of its name.
+    let is_protocol = |text: &str| PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(text));
+    let mut parameters = match flags.to.rsplit_once('/') {
+        Some((to, protocol)) if is_protocol(protocol) => vec![("to", to), ("protocol", protocol)],
+        _ => vec![("to", flags.to.as_str())],
     };
-    let mut parameters = vec![("to", to), ("protocol", protocol)];
     parameters.extend(flags.from.as_deref().map(|from| ("from", from)));
     parameters.extend(flags.interface.as_deref().map(|name| ("interface", name)));
     parameters
@@ -48,11 +51,22 @@ pub(super) fn text(answer: &Value) -> String {
         line("not for", format!("{losers}, which asked for this frontend later"));
     }
     let endpoints = hit["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let by = by(answer);
     if endpoints.is_empty() {
-        return text;
+        return text + &by;
     }
     let rows: Vec<Vec<String>> = endpoints.iter().map(row).collect();
-    format!("{text}\n{}", table(&["ENDPOINT", "NODE", "ODDS", "SEES", "WHY"], &rows))
+    format!("{text}\n{}{by}", table(&["ENDPOINT", "NODE", "ODDS", "SEES", "WHY"], &rows))
+}
+
+/// What in the kernel does it. An older agent does not say.
+fn by(answer: &Value) -> String {
+    let lines = answer["by"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut text: String = lines.iter().map(|line| format!("by  {}\n", printable(&plain(line)))).collect();
+    if let Some(more @ 1..) = answer["byLeftOut"].as_u64() {
+        text.push_str(&format!("by  ... and {more} more\n"));
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
 }
 
 fn row(endpoint: &Value) -> Vec<String> {

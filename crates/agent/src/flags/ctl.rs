@@ -100,13 +100,17 @@ pub struct ExplainFlags {
     #[arg(long, value_name = "IP")]
     pub from: Option<String>,
 
-    /// What is dialled, for example 10.96.0.10:80, 10.96.0.10:53/udp or [fd00::10]:80
-    #[arg(long, value_name = "IP:PORT[/PROTOCOL]")]
+    /// What is dialled, for example 10.96.0.10:80, 10.96.0.10:53/udp, [fd00::10]:80, or a Service: web, shop/web, shop/web:http
+    #[arg(long, value_name = "IP:PORT|[NAMESPACE/]SERVICE[:PORT][/PROTOCOL]")]
     pub to: String,
 
     /// The interface that the packet comes in on, where pods are told by interfaces
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
+
+    /// Also send a packet from this node, and compare who got it. Exit code 1 if that is somebody else, 2 if it cannot be said
+    #[arg(long)]
+    pub probe: bool,
 
     /// Whom to ask, and how to print.
     #[command(flatten)]

@@ -12,7 +12,7 @@ use switchyard_model::{Family, ServiceName, ServicePortName};
 use switchyard_netlink::conntrack::Conntrack;
 use switchyard_netlink::route::Routes;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
-use switchyard_plan::explain::Manners;
+use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::health::health_checks;
 use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
@@ -97,6 +97,11 @@ impl FamilySync {
         self.mode.stand_ins(port)
     }
 
+    /// What in the kernel carries the packets that hit a frontend at this address.
+    pub fn means(&self, hit: &Hit<'_>, address: IpAddr) -> Vec<String> {
+        self.mode.means(hit, address)
+    }
+
     /// Service ports with more endpoints than the mode can serve, and how many get no traffic for it.
     pub fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
         self.mode.left_out()
@@ -151,7 +156,9 @@ impl FamilySync {
         let subjects = Subjects::of(&ports);
         let report = self.mode.sync(began, ports, &mut progress(self.family));
         let took = began.elapsed();
-        ledger.add(self.entry(subjects, &report, seen, took));
+        let entry = self.entry(subjects, &report, seen, took);
+        metrics.sync_recorded(self.family, entry.outcome.kind(), entry.latency);
+        ledger.add(entry);
         self.measure(&report, took, metrics);
         if let Some(failure) = &report.failure {
             let text = with_causes(failure);

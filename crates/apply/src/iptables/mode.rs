@@ -11,10 +11,12 @@
 mod culprit;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::explain::Hit;
 use switchyard_plan::iptables::base::JUMPS;
 use switchyard_plan::iptables::planner::{Planner, RuleCounts, Step};
 use switchyard_plan::iptables::restore::Restore;
@@ -223,6 +225,10 @@ impl Mode for IptablesMode {
 
     fn difference(&self) -> Result<Difference, Failure> {
         super::diff::difference(&self.programs, &self.planner)
+    }
+
+    fn means(&self, hit: &Hit<'_>, _address: IpAddr) -> Vec<String> {
+        self.planner.means(hit)
     }
 
     fn distrust(&mut self) {

@@ -8,6 +8,7 @@
 //!   are written. IPVS tells nobody of changes, so looking is the only way to notice them.
 //! - A service port that the kernel refuses is set aside; all others are written.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use switchyard_model::Family;
@@ -16,7 +17,7 @@ use switchyard_netlink::nftables::{Generation, Nft};
 use switchyard_netlink::route::Routes;
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
-use switchyard_plan::explain::Manners;
+use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::ipvs::planner::{Held, Planner};
 use switchyard_plan::ipvs::steps::Steps;
@@ -132,6 +133,10 @@ impl crate::Mode for IpvsMode {
     fn difference(&self) -> Result<Difference, Failure> {
         let waits = |server, to| self.retired.has(id(server), to);
         super::diff::difference(&self.planner, waits).map_err(Failure::Netlink)
+    }
+
+    fn means(&self, hit: &Hit<'_>, address: IpAddr) -> Vec<String> {
+        self.planner.means(hit, address)
     }
 
     fn distrust(&mut self) {

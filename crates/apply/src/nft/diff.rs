@@ -134,8 +134,6 @@ fn rules_of(
 
 /// Elements: `missing` should be there, `extra` is there and should not be, or not so.
 pub(crate) fn elements(missing: &[Op], extra: &BTreeMap<Place, Data>, difference: &mut Difference) {
-    let shown =
-        |place: &Place, data: &Data| format!("element {} {{ {}{data} }}", place.set.as_str(), place.key);
     let owners: HashMap<&Place, &ServicePortName> = missing
         .iter()
         .filter_map(|op| match &op.change {
@@ -144,11 +142,11 @@ pub(crate) fn elements(missing: &[Op], extra: &BTreeMap<Place, Data>, difference
         })
         .collect();
     for (place, data) in extra {
-        difference.extra(owners.get(place).copied(), shown(place, data));
+        difference.extra(owners.get(place).copied(), place.to_text(data));
     }
     for op in missing {
         if let Change::AddElement(place, data) = &op.change {
-            difference.missing(op.owner.as_ref(), shown(place, data));
+            difference.missing(op.owner.as_ref(), place.to_text(data));
         }
     }
 }

@@ -9,6 +9,7 @@
 //! - A service port whose elements the kernel refuses is set aside; all others are written.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use ipnet::IpNet;
@@ -16,7 +17,7 @@ use switchyard_model::{Family, ServicePortName};
 use switchyard_netlink::nftables::Nft;
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
-use switchyard_plan::explain::Manners;
+use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::nft::ops::Change;
 use switchyard_plan::nft::planner::Planner;
@@ -132,6 +133,10 @@ impl crate::Mode for NftMode {
 
     fn difference(&self) -> Result<Difference, Failure> {
         super::diff::difference(&self.planner).map_err(Failure::Netlink)
+    }
+
+    fn means(&self, hit: &Hit<'_>, _address: IpAddr) -> Vec<String> {
+        self.planner.means(hit)
     }
 
     fn distrust(&mut self) {

@@ -160,6 +160,18 @@ impl Doors {
         own.filter_map(|open| Some((open.wish.frontend?, open.at))).collect()
     }
 
+    /// What listens for a service port, one line each; `frontend` is absent for listeners behind rules.
+    pub(super) fn lines(&self, port: &ServicePortName, frontend: Option<Frontend>) -> Vec<String> {
+        let keys = self.of(port);
+        let own = keys.iter().filter_map(|key| self.opened.get(key)).filter(|o| o.wish.frontend == frontend);
+        let line = |open: &Opened| {
+            let targets: Vec<String> = open.wish.targets.iter().map(ToString::to_string).collect();
+            let targets = if targets.is_empty() { "nobody".to_owned() } else { targets.join(", ") };
+            format!("listener {} of this process, which relays to {targets}", open.at)
+        };
+        own.map(line).collect()
+    }
+
     /// Service ports that have a listener.
     pub(super) fn ports(&self) -> BTreeSet<ServicePortName> {
         self.opened.keys().map(|key| key.port.clone()).collect()

@@ -19,7 +19,7 @@ use std::time::Instant;
 use ipnet::IpNet;
 use switchyard_model::{Family, ServicePort, ServicePortName};
 use switchyard_plan::book::{Book, PortChanges, Replaced};
-use switchyard_plan::explain::Manners;
+use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
@@ -223,6 +223,15 @@ impl Mode for UserspaceMode {
             difference.missing(Some(name), format!("listener: {cause}"));
         }
         Ok(difference)
+    }
+
+    fn means(&self, hit: &Hit<'_>, address: IpAddr) -> Vec<String> {
+        let (mut lines, frontend) = match &self.way {
+            Way::Rules { nft, .. } => (nft.means(hit, address), None),
+            Way::Loopback { .. } => (Vec::new(), Some(hit.frontend)),
+        };
+        lines.extend(self.doors.lines(&hit.port.name, frontend));
+        lines
     }
 
     fn distrust(&mut self) {

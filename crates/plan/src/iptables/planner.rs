@@ -23,6 +23,7 @@ pub use counts::RuleCounts;
 
 mod all;
 mod counts;
+mod means;
 
 /// Above this many endpoints the rules in front of endpoints go without comments.
 const LARGE_CLUSTER_ENDPOINTS: usize = 1000;

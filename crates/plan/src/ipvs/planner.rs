@@ -19,6 +19,7 @@ use crate::nft::port::Silent;
 use crate::nft::shared::Shared;
 use crate::route::{Frontend, FrontendAddress, frontends};
 
+mod means;
 mod repair;
 #[cfg(test)]
 mod tests;

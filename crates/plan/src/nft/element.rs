@@ -8,6 +8,7 @@ use switchyard_model::Protocol;
 
 use super::names::Set;
 use super::rule::Verdict;
+use crate::route::{Frontend, FrontendAddress};
 
 /// A key. Its form says which sets it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,28 @@ pub struct Place {
     pub set: Set,
     /// The key.
     pub key: Key,
+}
+
+impl Place {
+    /// The element as `nft` would list it, with the set that it is in.
+    pub fn to_text(&self, data: &Data) -> String {
+        format!("element {} {{ {}{data} }}", self.set.as_str(), self.key)
+    }
+
+    /// True if the element is about packets for this frontend.
+    pub(crate) fn is_about(&self, frontend: &Frontend) -> bool {
+        let Frontend { address, protocol, port } = *frontend;
+        match (self.key, address) {
+            (
+                Key::Frontend(ip, p, n) | Key::Slot(ip, p, n, _) | Key::Source(ip, p, n, _),
+                FrontendAddress::Ip(own),
+            ) => (ip, p, n) == (own, protocol, port),
+            (Key::NodePort(p, n) | Key::NodePortSlot(p, n, _), FrontendAddress::Node(_)) => {
+                (p, n) == (protocol, port)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Set {

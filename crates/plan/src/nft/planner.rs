@@ -20,6 +20,7 @@ use super::slots::Slots;
 use crate::book::{Book, PortChanges, Replaced};
 use crate::settings::NodePortAddresses;
 
+mod means;
 mod repair;
 
 /// What a partial sync writes.

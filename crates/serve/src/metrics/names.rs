@@ -242,7 +242,7 @@ const TABLES: [(Table, &str); 2] = [(Table::Filter, "filter"), (Table::Nat, "nat
 const SCOPES: [(Scope, &str); 2] = [(Scope::External, "external"), (Scope::Internal, "internal")];
 
 /// Every pair of a label's values and the families, labels in alphabetical order.
-fn by_family_and<T: Copy>(
+pub(super) fn by_family_and<T: Copy>(
     families: &[Family],
     label: &str,
     values: &[(T, &str)],

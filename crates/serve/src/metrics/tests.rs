@@ -135,6 +135,7 @@ fn touched(mode: Mode) -> Metrics {
         metrics.sync_finished(family, SyncKind::Full, Duration::from_millis(2));
         metrics.sync_finished(family, SyncKind::Partial, Duration::from_secs(100));
         metrics.sync_succeeded(family, time);
+        metrics.sync_recorded(family, SyncOutcome::Written, Some(Duration::from_millis(3)));
         metrics.sync_queued(family, time);
         metrics.network_programmed(family, Duration::ZERO);
         metrics.no_local_endpoints(family, Scope::Internal, 3);
@@ -172,12 +173,15 @@ fn our_own_metrics() {
         ours.filter(|(name, _)| name.starts_with("switchyard_")).map(|(_, text)| text).collect();
     expect![[r#"
         switchyard_build_info gauge {version} The running version; always 1.
+        switchyard_change_latency_seconds histogram {ip_family} From when the first change of a sync was seen to when the kernel had it.
+          0.001 0.002 0.004 0.008 0.016 0.032 0.064 0.128 0.256 0.512 1.024 2.048 4.096 8.192 16.384 +Inf
         switchyard_events_lost_total counter {} Kubernetes Events lost because there were too many at once, or about one object.
         switchyard_frontend_conflicts gauge {} Frontends that more than one service port wants.
         switchyard_kernel_ops_total counter {ip_family} Changes written to the kernel.
         switchyard_planned_service_ports_total counter {} Service ports planned.
         switchyard_quarantined_objects gauge {kind} Objects set aside because something is wrong with them.
         switchyard_rules_repaired_total counter {ip_family} Rules found missing or altered and put right.
+        switchyard_syncs_total counter {ip_family,outcome} Syncs that wrote to the kernel, by how they ended.
     "#]]
     .assert_eq(&ours);
 }

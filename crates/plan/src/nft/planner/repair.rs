@@ -219,7 +219,8 @@ fn callees_first<'a>(group: &BTreeMap<&String, &'a Chain>) -> Vec<&'a Chain> {
     ordered
 }
 
-fn callees(chain: &Chain) -> impl Iterator<Item = &String> {
+/// The chains that a chain leads to.
+pub(super) fn callees(chain: &Chain) -> impl Iterator<Item = &String> {
     let statements = chain.rules.iter().flat_map(|rule| &rule.statements);
     let verdicts = statements.flat_map(|statement| match statement {
         Statement::Verdict(verdict) => std::slice::from_ref(verdict),

@@ -1,0 +1,152 @@
+//! `switchyard explain`: with a real packet beside the answer, by the name of a Service, and what is wrong in one line.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use switchyard_model::Family;
+
+use super::{answering, ask, json, text};
+use crate::common::looking::ip;
+use crate::common::variant::Variant;
+use crate::common::world::{POD_PORT, World};
+
+const OBJECTS: &str =
+    "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.2:8080\nendpoint web n2.2:8080
+service dns cluster.2:53/udp\nendpoint dns n2.3:8080/udp
+service nobody cluster.3:80/tcp
+service shut cluster.4:80/tcp\nendpoint shut n1.2:9";
+
+/// A port of the client that nobody listens on.
+fn outside(world: &World) -> String {
+    SocketAddr::new(ip(world.lab.client(), Family::V4), 9).to_string()
+}
+
+/// Everything that a packet of this node can meet.
+fn a_packet_goes_where_it_is_said_to_go(variant: Variant) {
+    let Some(world) = answering(variant, OBJECTS) else { return };
+    let outside = outside(&world);
+    for (to, verdict) in [
+        ("web", "endpoints"),
+        ("default/dns", "endpoints"),
+        ("nobody", "reject"),
+        (outside.as_str(), "untouched"),
+    ] {
+        let output = ask(&world, &["explain", "--to", to, "--probe", "-o", "json"]);
+        assert_eq!(output.status.code(), Some(0), "{to}: {output:?}");
+        let answer = json(&output);
+        assert_eq!(answer["verdict"], verdict, "{to}: {answer}");
+        assert_eq!(answer["probe"]["agrees"], true, "{to}: {answer}");
+        let is_led = verdict == "endpoints";
+        assert_eq!(answer["probe"]["endpoint"].is_string(), is_led, "{to}: {answer}");
+        assert_eq!(answer["by"].as_array().unwrap().is_empty(), verdict == "untouched", "{to}: {answer}");
+    }
+    let said = ask(&world, &["explain", "--to", "web", "--probe"]);
+    let said = text(&said.stdout);
+    assert!(said.contains("\nprobe       as said above: the packet went to "), "{said}");
+    assert!(said.contains("\nby  "), "{said}");
+}
+
+every_mode!(a_packet_goes_where_it_is_said_to_go);
+
+#[test]
+fn a_packet_goes_where_it_is_said_to_go_in_userspace_mode() {
+    a_packet_goes_where_it_is_said_to_go(Variant::Userspace);
+}
+
+/// Somebody leads packets elsewhere, in front of the proxy.
+#[test]
+fn a_packet_that_goes_elsewhere_is_told_with_exit_code_1() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    let elsewhere = SocketAddr::new(ip(&world.pod("n2.9"), Family::V4), POD_PORT).to_string();
+    let script = format!(
+        "add table ip theirs\nadd chain ip theirs out {{ type nat hook output priority -150; }}\n\
+         add rule ip theirs out ip daddr 10.96.0.1 tcp dport 80 dnat to {elsewhere}\n"
+    );
+    let fed = world.n1().feed("nft", &["-f", "-"], script.as_bytes()).unwrap();
+    assert!(fed.status.success(), "{script}: {fed:?}");
+    let output = ask(&world, &["explain", "--to", "web", "--probe", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let answer = json(&output);
+    assert_eq!(answer["probe"]["agrees"], false, "{answer}");
+    assert_eq!(answer["probe"]["endpoint"], elsewhere.as_str(), "{answer}");
+}
+
+/// A reset is forgotten by the kernel at once, so nobody can say whose it was.
+#[test]
+fn an_endpoint_that_does_not_listen_cannot_be_followed() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    let output = ask(&world, &["explain", "--to", "shut", "--probe"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = text(&output.stdout);
+    assert!(said.contains("\nprobe       cannot be compared: it was refused"), "{said}");
+}
+
+/// Each is one line that says what to do.
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    for (arguments, code, said) in [
+        (
+            &["explain", "--to", "missing"] as &[&str],
+            1,
+            "no Service missing is served here; `switchyard get services` lists all",
+        ),
+        (&["explain", "--to", "10.96.0.1"], 1, "to must be an address with a port or a Service"),
+        (&["explain", "--to", "web:https"], 1, "web has no such port, only 80/tcp; write web:PORT"),
+        (&["explain", "--to", "web", "--from", "web-0"], 1, "from must be an IP address"),
+        (
+            &["explain", "--to", "web", "--from", "10.1.0.2", "--probe"],
+            2,
+            "only packets of this node can be sent; leave --from out",
+        ),
+        (&["explain", "--to", "web", "--from", "fd00::1"], 0, ""),
+        (
+            &["explain", "--to", "10.96.0.1:80", "--from", "fd00::1"],
+            1,
+            "from and to are of different IP families",
+        ),
+    ] {
+        let output = ask(&world, arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(said) && error.lines().count() <= 1, "{arguments:?}: {error}");
+    }
+    let found = json(&ask(&world, &["get", "services", "-n", "default", "web", "-o", "json"]));
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(2), "{found}");
+    let none = ask(&world, &["get", "services", "missing"]);
+    assert!(text(&none.stdout).starts_with("No resources found."), "{none:?}");
+}
+
+/// The socket is for the agent's user alone.
+#[test]
+fn a_socket_of_another_user_is_said_in_one_line() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    let socket = super::socket(&world);
+    // The socket itself must be what refuses, not the directory of the test.
+    std::process::Command::new("chmod").arg("0711").arg(socket.parent().unwrap()).status().unwrap();
+    let program = world.path("switchyard");
+    std::fs::copy(env!("CARGO_BIN_EXE_switchyard"), &program).unwrap();
+    let script = format!(
+        "exec setpriv --reuid 65534 --regid 65534 --clear-groups {} get services --admin-socket {}",
+        program.display(),
+        socket.display()
+    );
+    let output = world.n1().exec("sh", &["-c", &script]).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = text(&output.stderr);
+    assert!(error.starts_with("Error: may not use ") && error.contains("try sudo"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+/// The ledger is counted.
+#[test]
+fn syncs_are_counted_by_how_they_ended() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    let listed = json(&ask(&world, &["get", "changes", "-o", "json"]));
+    let written = |item: &&Value| item["outcome"] == "written";
+    let count = listed["items"].as_array().unwrap().iter().filter(written).count();
+    let metric = world.metric("switchyard_syncs_total", "written");
+    assert!(count > 0 && metric >= f64::from(u32::try_from(count).unwrap()), "{count} {metric}");
+    assert!(world.metric("switchyard_change_latency_seconds_count", "") > 0.0);
+    assert_eq!(world.metric("switchyard_syncs_total", "failed"), 0.0);
+}
