@@ -112,8 +112,8 @@ fn run(figures: &mut Figures) -> Result<()> {
         figures.change.add(report.lines, begin.elapsed())?;
         theirs.run(|| programs::replace_endpoint(index, figures))??;
     }
-    let (ours_now, theirs_now) = (ours.run(Restored::read)??, theirs.run(Restored::read)??);
-    ensure!(ours_now.has_same_servers(&theirs_now), "the two sides differ after the changes");
+    let (ours_now, theirs_now) = (ours.run(programs::saved)??, theirs.run(programs::saved)??);
+    ensure!(programs::are_same(&ours_now, &theirs_now), "the two sides differ after the changes");
     drop(mode);
     // The first start takes the changes back.
     start(&ours, services)?;

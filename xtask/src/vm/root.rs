@@ -48,6 +48,9 @@ const MERGED: [(&str, &str); 4] =
 /// Larger files of the working tree are no test data.
 const LARGEST_FILE: u64 = 1024 * 1024;
 
+/// What protocols are called; ipset wants to know.
+const PROTOCOLS: &str = "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\nsctp 132 SCTP\n";
+
 /// All programs that must be on this machine, by name.
 pub(super) fn programs() -> impl Iterator<Item = String> {
     let v6 = BACKENDS.iter().map(|backend| format!("ip6tables-{backend}"));
@@ -61,6 +64,7 @@ pub(super) fn make(root: &Path, files: &Files, tests: &[PathBuf], script: &str) 
         archive.link(Path::new(path), Path::new(target))?;
     }
     archive.file(Path::new("/init"), 0o755, script.as_bytes())?;
+    archive.file(Path::new("/etc/protocols"), 0o644, PROTOCOLS.as_bytes())?;
     for program in programs() {
         add_program(&mut archive, &program)?;
     }

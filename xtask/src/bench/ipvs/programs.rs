@@ -25,25 +25,17 @@ pub(super) struct Restored {
 impl Restored {
     /// Reads what is in this namespace.
     pub(super) fn read() -> Result<Self> {
-        let (servers, _) = run("ipvsadm", &["-Sn"], "")?;
-        let (listed, _) = run("ip", &["-o", "-4", "address", "show", "dev", LINK], "").unwrap_or_default();
+        let servers = saved()?;
+        let (listed, _) = run("ip", &["-o", "-4", "address", "show", "dev", LINK], "")?;
         let words = listed.lines().filter_map(|line| line.split_whitespace().nth(3));
         let addresses = words.map(|address| format!("address add {address} dev {LINK}\n")).collect();
-        let (table, _) = run("nft", &["list", "table", "ip", IPVS_TABLE], "").unwrap_or_default();
+        let (table, _) = run("nft", &["list", "table", "ip", IPVS_TABLE], "")?;
         Ok(Self { servers, addresses, table })
     }
 
     /// Virtual servers and destinations.
     pub(super) fn servers(&self) -> usize {
         self.servers.lines().count()
-    }
-
-    /// True if the virtual servers and their destinations are the same. They are listed in no order.
-    pub(super) fn has_same_servers(&self, other: &Self) -> bool {
-        fn lines(text: &str) -> BTreeSet<&str> {
-            text.lines().collect()
-        }
-        lines(&self.servers) == lines(&other.servers)
     }
 
     /// Restores everything in this namespace.
@@ -55,9 +47,19 @@ impl Restored {
         run("ip", &["link", "add", LINK, "type", "dummy"], "")?;
         let (_, time) = run("ip", &["-batch", "-"], &self.addresses)?;
         figures.ip.add(self.addresses.lines().count(), time)?;
-        ensure!(self.has_same_servers(&Self::read()?), "ipvsadm did not restore what it saved");
+        ensure!(are_same(&self.servers, &saved()?), "ipvsadm did not restore what it saved");
         Ok(())
     }
+}
+
+/// The virtual servers and destinations of this namespace, for `ipvsadm -R`.
+pub(super) fn saved() -> Result<String> {
+    run("ipvsadm", &["-Sn"], "").map(|(text, _)| text)
+}
+
+/// True if the virtual servers and their destinations are the same. They are listed in no order.
+pub(super) fn are_same(one: &str, other: &str) -> bool {
+    one.lines().collect::<BTreeSet<_>>() == other.lines().collect::<BTreeSet<_>>()
 }
 
 /// What [`cluster::replace_endpoint`] does, as a person would do it who knows what differs.
