@@ -33,6 +33,8 @@ fn start(lab: &Lab, directory: &Path, variant: Variant, capabilities: &[&str]) -
     command.args([format!("--bounding-set=-all{set}"), "--no-new-privs".to_owned()]);
     command.arg(env!("CARGO_BIN_EXE_switchyard")).arg(variant.flag());
     command.arg("--manifests").arg(directory.join("objects.json")).arg("--hostname-override=n1");
+    // The size of the table of connections is the host's; where it differs from what is asked for, only the host's root may set it.
+    command.arg("--conntrack-max-per-core=0");
     command.env("XTABLES_LOCKFILE", directory.join("xtables.lock"));
     lab.node(Node::N1).start(&mut command, &directory.join("log")).unwrap()
 }

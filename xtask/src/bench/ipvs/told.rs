@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::super::machine::Machine;
 use super::super::report::Section;
 use super::super::{Goal, Measured, duration};
-use super::{Cost, Figures, MARK, RUNS};
+use super::{Cost, Figures, MARK};
 
 const COMMAND: &str = "cargo run --release -p xtask -- vm --bench ipvs";
 
@@ -53,8 +53,7 @@ pub(crate) fn report(lines: &[String], kernel: &str, directory: &Path) -> Result
 }
 
 fn markdown(machine: &Machine, kernel: &str, section: &Section) -> String {
-    let mut out =
-        format!("# ipvs mode\n\nWritten by `{COMMAND}`, {RUNS} runs each. {CLOCK}\n\n| | |\n|---|---|\n");
+    let mut out = format!("# ipvs mode\n\nWritten by `{COMMAND}`. {CLOCK}\n\n| | |\n|---|---|\n");
     // Writing to a String cannot fail.
     let _ = writeln!(out, "| kernel of the guest | Linux {kernel} |");
     let _ = writeln!(out, "| ipvsadm | {} |", super::super::machine::package("ipvsadm"));
