@@ -19,6 +19,7 @@ help: ## List the targets
 	@echo
 	@echo "  LAB=require   a test that cannot run is a failure (as in CI), instead of a loud skip"
 	@echo "  E2E=require   likewise for e2e and parity without Go"
+	@echo "  BROWSER=require likewise for the dashboard's tests without Chromium"
 	@echo "  VM=require    likewise for vm without qemu or a kernel"
 	@echo "  ARGS='...'    arguments for run (make run ARGS='--once'), image, vm, bench and bench-peer"
 
@@ -76,6 +77,12 @@ vm: ## Tests on Debian's kernels in qemu, IPVS among them (docs/vm.md)
 image: ## An OCI image archive, without an engine: target/image; ARGS='--variant iptables'
 	scripts/install-packages $(if $(findstring iptables,$(ARGS)),run,build)
 	$(CARGO) run --release --locked -p xtask -- image $(ARGS)
+
+.PHONY: browser
+browser: ## The dashboard in headless Chromium; SCREENSHOTS=docs/images renews its pictures (root)
+	scripts/install-packages test
+	scripts/install-packages browser
+	LAB=require BROWSER=require SCREENSHOTS=$(abspath $(SCREENSHOTS)) scripts/count-tests $(CARGO) test --locked -p switchyard --test lab_browser
 
 .PHONY: bench
 bench: ## Goals: nftables mode beside the kernel alone, iptables mode, memory (root)

@@ -66,7 +66,11 @@ impl Repository {
     pub(crate) fn document_findings(&self) -> Result<Vec<Finding>> {
         let read = |path: &Path| -> Option<String> {
             let found = self.root.join(path);
-            if found.is_dir() { Some(String::new()) } else { fs::read_to_string(found).ok() }
+            if found.is_dir() {
+                return Some(String::new());
+            }
+            // Links lead to pictures as well, which are no UTF-8.
+            fs::read(found).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         };
         self.each(".md", |path, text| tidy::document(path, text, &read))
     }

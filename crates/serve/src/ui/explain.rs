@@ -38,9 +38,7 @@ pub(super) fn content(html: &mut Html, typed: &Typed, answer: Option<Result<&Exp
 
 fn form(html: &mut Html, typed: &Typed) {
     html.within("form", &[("class", "explain"), ("action", "explain")], |html| {
-        html.constant(
-            "<p><label for=\"from\">From <span class=\"kind\">optional; this node if empty</span></label>",
-        );
+        html.constant("<p><label for=\"from\">From <span class=\"kind\">(this node if empty)</span></label>");
         field(html, "from", &typed.from, "10.244.1.7");
         html.constant("</p><p><label for=\"to\">To</label>");
         field(html, "to", &typed.to, "10.96.0.10:80");

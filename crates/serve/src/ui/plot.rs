@@ -9,12 +9,13 @@ use super::html::Html;
 use super::values::{Change, ChangeKind, Outcome};
 use super::words::{clock, counted, duration};
 
-const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 14.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 30.0;
+const WIDTH: f64 = 880.0;
+const HEIGHT: f64 = 225.0;
+/// Dots begin here; to the left there is room for the words of the scale, on a phone too, where they are larger.
+const LEFT: f64 = 100.0;
+const RIGHT: f64 = 8.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 32.0;
 
 /// Powers of ten of a second that a scale may begin and end with.
 const LOWEST: i32 = -5;
@@ -74,9 +75,7 @@ pub(super) fn figure(html: &mut Html, changes: &[Change]) {
             html.constant("<strong>Sync latency</strong> from the moment that a change is seen until the kernel has it");
             html.constant("<span class=\"legend\"><span class=\"key part\">differences</span><span class=\"key full\">everything</span><span class=\"key failed\">failed</span></span>");
         });
-        html.constant("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Latency plot\">");
         drawing(html, &shown, spread);
-        html.constant("</div>");
     });
     html.constant("\n");
 }
@@ -96,7 +95,6 @@ fn drawing(html: &mut Html, shown: &[(&Change, Duration)], spread: Spread) {
         html.element("title", &[], &label);
         grid(html, &scale);
         ends(html, shown);
-        level(html, &scale, spread.median, "median");
         let steps = f64::from(u32::try_from(shown.len().saturating_sub(1)).unwrap_or(u32::MAX)).max(1.0);
         for (place, (change, latency)) in (0_u32..).zip(shown) {
             let share = if shown.len() == 1 { 0.5 } else { f64::from(place) / steps };
@@ -108,6 +106,7 @@ fn drawing(html: &mut Html, shown: &[(&Change, Duration)], spread: Spread) {
                 *latency,
             );
         }
+        level(html, &scale, spread.median, "median");
     });
 }
 
@@ -115,18 +114,9 @@ fn grid(html: &mut Html, scale: &Scale) {
     for power in scale.low..=scale.high {
         let time = Duration::from_secs_f64(10_f64.powi(power));
         let y = format!("{:.1}", scale.y(time));
-        let (left, right) = (LEFT.to_string(), (WIDTH - RIGHT).to_string());
-        html.within(
-            "line",
-            &[("class", "grid"), ("x1", &left), ("x2", &right), ("y1", &y), ("y2", &y)],
-            |_| {},
-        );
-        let (x, y) = ((LEFT - 8.0).to_string(), format!("{:.1}", scale.y(time) + 4.0));
-        html.element(
-            "text",
-            &[("class", "tick"), ("x", &x), ("y", &y), ("text-anchor", "end")],
-            &round(power),
-        );
+        line(html, "grid", 0.0, &y);
+        let y = format!("{:.1}", scale.y(time) - 5.0);
+        html.element("text", &[("class", "tick"), ("x", "0"), ("y", &y)], &round(power));
     }
 }
 
@@ -144,8 +134,7 @@ fn round(power: i32) -> String {
 /// When the first and the last of them were committed.
 fn ends(html: &mut Html, shown: &[(&Change, Duration)]) {
     let y = (HEIGHT - 8.0).to_string();
-    let sides =
-        [(shown.first(), LEFT, "start"), (shown.last().filter(|_| shown.len() > 1), WIDTH - RIGHT, "end")];
+    let sides = [(shown.first(), LEFT, "start"), (shown.last().filter(|_| shown.len() > 1), WIDTH, "end")];
     for (change, x, anchor) in sides {
         let Some((change, _)) = change else { continue };
         let place = [("class", "tick"), ("x", &*x.to_string()), ("y", &*y), ("text-anchor", anchor)];
@@ -153,12 +142,16 @@ fn ends(html: &mut Html, shown: &[(&Change, Duration)]) {
     }
 }
 
+fn line(html: &mut Html, class: &'static str, left: f64, y: &str) {
+    let (left, right) = (left.to_string(), WIDTH.to_string());
+    html.within("line", &[("class", class), ("x1", &left), ("x2", &right), ("y1", y), ("y2", y)], |_| {});
+}
+
+/// A dotted line across the dots, named above all of them, where its words cover none.
 fn level(html: &mut Html, scale: &Scale, latency: Duration, name: &'static str) {
-    let y = format!("{:.1}", scale.y(latency));
-    let (left, right) = (LEFT.to_string(), (WIDTH - RIGHT).to_string());
-    html.within("line", &[("class", "level"), ("x1", &left), ("x2", &right), ("y1", &y), ("y2", &y)], |_| {});
-    let (x, y) = ((WIDTH - RIGHT).to_string(), format!("{:.1}", scale.y(latency) - 6.0));
-    let text = format!("{name} {}", duration(latency));
+    line(html, "level", LEFT, &format!("{:.1}", scale.y(latency)));
+    let (x, y) = (WIDTH.to_string(), (TOP - 5.0).to_string());
+    let text = format!("dotted: {name} {}", duration(latency));
     html.element("text", &[("class", "note"), ("x", &x), ("y", &y), ("text-anchor", "end")], &text);
 }
 

@@ -93,7 +93,7 @@ fn route(html: &mut Html, route: &Route) {
             html.within("a", &[("href", &link)], |html| html.element("code", &[], &dialled(&route.frontend)));
             html.element("span", &[("class", "kind")], kind(*origin));
             if !route.allowed_sources.is_empty() {
-                let sources = format!(" only from {}", route.allowed_sources.join(", "));
+                let sources = format!(", only from {}", route.allowed_sources.join(", "));
                 html.element("span", &[("class", "kind")], &sources);
             }
         });

@@ -2,6 +2,7 @@
 //!
 //! In: a request below `/ui`. Out: a page, a file, or the stream of changes, each with headers that keep a browser from doing anything else.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use hyper::header::{self, HeaderName};
@@ -72,6 +73,10 @@ impl Ui {
                 &refusal(StatusCode::METHOD_NOT_ALLOWED, "Only GET: nothing is changed here."),
             );
         }
+        if !self.is_called(ask) {
+            let text = "Ask for an address, for localhost or for the name of the node: another name may lead here by a trick.";
+            return self.trouble(None, &refusal(StatusCode::MISDIRECTED_REQUEST, text));
+        }
         match ask.path().as_str() {
             "/ui" => Reply::redirect(StatusCode::FOUND, "ui/", &ask.method),
             "/ui/style.css" => file("text/css; charset=utf-8", include_str!("assets/style.css")),
@@ -80,6 +85,18 @@ impl Ui {
             "/ui/events" => self.events(ask),
             path => self.page(path, ask).await,
         }
+    }
+
+    /// A site elsewhere can make its own name lead to an address that only its visitors reach, and have their browsers read what is
+    /// there. Such a name has a dot in it, and is neither an address nor ours.
+    fn is_called(&self, ask: &Ask) -> bool {
+        let Some(host) = ask.headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
+            return true;
+        };
+        let is_address =
+            host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        is_address || !name.contains('.') || name.eq_ignore_ascii_case(&self.about.node)
     }
 
     async fn page(&self, path: &str, ask: &Ask) -> Reply {

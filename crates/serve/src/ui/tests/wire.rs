@@ -13,7 +13,7 @@ use super::{EVIL, change};
 use crate::health::ProxyHealth;
 use crate::metrics::{Metrics, Mode};
 use crate::server::{Listen, Pages, serve_metrics};
-use crate::test_client::{ask, connect, runtime};
+use crate::test_client::{ask, connect, raw, runtime};
 use crate::ui::*;
 
 /// Knows only changes, and counts how often it is asked.
@@ -79,7 +79,7 @@ fn served() -> Served {
     let address = listener.local_addr().unwrap();
     let stub = Arc::new(Stub::default());
     let health = Arc::new(ProxyHealth::new(Duration::from_secs(30)));
-    let about = About { node: "n1".into(), mode: "nftables".into(), version: "1".into() };
+    let about = About { node: "n1.example.com".into(), mode: "nftables".into(), version: "1".into() };
     let pages = Pages {
         mode: "nftables".to_owned(),
         config: "{}".to_owned(),
@@ -142,6 +142,30 @@ fn nothing_can_be_changed_and_other_paths_stay_what_they_are() {
         assert!(ask(server.address, "GET", path).ends_with("404 page not found\n"), "{path}");
     }
     assert!(ask(server.address, "GET", "/proxyMode").ends_with("\n\nnftables"));
+}
+
+#[test]
+fn who_was_led_here_by_another_name_is_sent_away() {
+    let server = served();
+    let status = |host: &str| {
+        let text = format!("GET /ui/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        raw(server.address, &text).split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    for host in [
+        "127.0.0.1:10249",
+        "10.0.0.1",
+        "[::1]:10249",
+        "[fd00::1]",
+        "localhost:80",
+        "n1",
+        "N1.example.com:10249",
+    ] {
+        assert_eq!(status(host), "200", "{host}");
+    }
+    for host in ["evil.example:10249", "127.0.0.1.evil.example", "n1.example.com.evil.example", "localhost."]
+    {
+        assert_eq!(status(host), "421", "{host}");
+    }
 }
 
 /// A listener; its lines come one by one.
