@@ -135,6 +135,9 @@ Times move from machine to machine; the ratios are the point.
   ready a second before the old one leaves the slice, and the old one serves for two seconds after that) and connections are made.
 - *Processor time* includes the programs that a proxy runs.
 - *A bare connection* is one between two pods of a node without rules.
+- *First and last Service*: in iptables mode a packet is compared with one after the other. kube-proxy writes them in another order at every
+  sync, so its two figures are chance; the goal takes the mean of both. It leaves out the end of the churn, too, which falls anywhere into
+  the second between two syncs.
 - A step that is not done after its deadline says so, and its ratio is a bound.
 ";
 
