@@ -11,6 +11,7 @@
 //!   never read.
 
 pub mod admin;
+mod entity;
 pub mod health;
 pub mod metrics;
 mod moment;

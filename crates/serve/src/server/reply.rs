@@ -20,6 +20,8 @@ use hyper::{Method, Response, StatusCode};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
+use crate::entity::entity;
+
 /// `X-Content-Type-Options: nosniff`.
 pub(crate) const NOSNIFF: (HeaderName, &str) = (header::X_CONTENT_TYPE_OPTIONS, "nosniff");
 /// JSON.
@@ -196,13 +198,9 @@ fn http_date(now: SystemTime) -> String {
 fn escaped(text: &str) -> String {
     let mut page = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&#34;"),
-            '\'' => page.push_str("&#39;"),
-            c => page.push(c),
+        match entity(c) {
+            Some(entity) => page.push_str(entity),
+            None => page.push(c),
         }
     }
     page

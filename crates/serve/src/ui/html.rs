@@ -9,6 +9,8 @@
 
 use std::fmt::Write;
 
+use crate::entity::entity;
+
 /// More of a text is cut off.
 const LONGEST: usize = 1000;
 
@@ -77,14 +79,10 @@ fn escape(text: &str, page: &mut String) {
             return;
         }
         left -= 1;
-        match c {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&#34;"),
-            '\'' => page.push_str("&#39;"),
-            c if is_unseen(c) => push_code(c, page),
-            c => page.push(c),
+        match entity(c) {
+            Some(entity) => page.push_str(entity),
+            None if is_unseen(c) => push_code(c, page),
+            None => page.push(c),
         }
     }
 }
