@@ -26,6 +26,10 @@ const PATIENCE: [Duration; 3] =
 /// How often the sets may be made larger until they are equal. With six endpoints the odds of missing one by chance are 1 in 10^15.
 const MOST: u32 = 200;
 
+/// How many that differ are tried again, alone, and the rest before each of them.
+const MOST_ALONE: usize = 5;
+const REFUSALS_ARE_BACK: Duration = Duration::from_secs(6);
+
 /// How often a sticky client dials.
 const STICKY_TRIES: usize = 3;
 
@@ -41,21 +45,35 @@ pub(crate) struct Report {
 
 /// kube-proxy's stage first. What is not tried when the time is over is left out.
 pub(crate) fn compare(stages: [&Stage; 2], probes: &[Probe], until: Instant) -> Report {
-    let (next, report) = (AtomicUsize::new(0), Mutex::new(Report::default()));
+    let (next, tried, doubtful) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while Instant::now() < until {
                     let Some(probe) = probes.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                     let difference = try_out(stages, probe);
-                    let mut report = report.lock().unwrap();
-                    report.tried += 1;
-                    report.failures.extend(difference.map(|text| format!("  {probe}\n{text}")));
+                    tried.fetch_add(1, Ordering::Relaxed);
+                    doubtful.lock().unwrap().extend(difference.map(|text| (probe, text)));
                 }
             });
         }
     });
-    report.into_inner().unwrap()
+    let (alone, others) = split(doubtful.into_inner().unwrap());
+    let again = alone.into_iter().filter_map(|(probe, _)| {
+        std::thread::sleep(REFUSALS_ARE_BACK);
+        try_out(stages, probe).map(|text| (probe, text))
+    });
+    let failures = again.chain(others).map(|(probe, text)| format!("  {probe}\n{text}")).collect();
+    Report { tried: tried.into_inner(), failures }
+}
+
+type Doubtful<'a> = Vec<(&'a Probe, String)>;
+
+/// The first few that differ are tried again, one by one: a router tells the same client only once a second that there is no way, so
+/// others may have taken what was left of that. Many that differ do so for another reason.
+fn split(mut doubtful: Doubtful<'_>) -> (Doubtful<'_>, Doubtful<'_>) {
+    let others = doubtful.split_off(doubtful.len().min(MOST_ALONE));
+    (doubtful, others)
 }
 
 fn try_out(stages: [&Stage; 2], probe: &Probe) -> Option<String> {
