@@ -56,7 +56,10 @@ impl Items {
                 (ITEMS, Payload::Bytes(_)) => return Ok(self.pieces.get(value)),
                 (METADATA, Payload::Bytes(_)) => {
                     let meta: ListMeta = decode(self.pieces.get(value).unwrap_or_default());
-                    self.version = meta.resource_version.as_ref().filter(|text| !text.is_empty()).cloned();
+                    // Nobody asked for a part of the list, and a part must not be taken for the whole.
+                    let is_whole = meta.more.text().is_empty();
+                    let version = meta.resource_version.as_ref().filter(|text| is_whole && !text.is_empty());
+                    self.version = version.cloned();
                 }
                 _ => {}
             }
@@ -142,7 +145,12 @@ mod tests {
 
     /// A list as a server writes it.
     fn list(objects: &[Vec<u8>]) -> Vec<u8> {
-        let mut raw = field(1, &[field(1, b""), field(2, b"77"), field(3, b""), vec![4 << 3, 5]].concat());
+        part(objects, b"")
+    }
+
+    /// The same with a token for the rest of it.
+    fn part(objects: &[Vec<u8>], more: &[u8]) -> Vec<u8> {
+        let mut raw = field(1, &[field(1, b""), field(2, b"77"), field(3, more), vec![4 << 3, 5]].concat());
         raw.extend(objects.iter().flat_map(|object| field(2, object)));
         let kind = field(1, &[field(1, b"v1"), field(2, b"ServiceList")].concat());
         [MAGIC.to_vec(), kind, field(2, &raw), field(3, b""), field(4, b"")].concat()
@@ -172,6 +180,12 @@ mod tests {
             let (_, version) = read(&bytes[..end], 5).expect("no broken bytes");
             assert_eq!(version, None, "cut after {end} of {}", bytes.len());
         }
+    }
+
+    #[test]
+    fn a_part_of_a_list_has_no_version() {
+        let objects = vec![b"one".to_vec()];
+        assert_eq!(read(&part(&objects, b"token"), 9), Ok((objects, None)));
     }
 
     #[test]

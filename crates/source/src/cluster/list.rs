@@ -1,7 +1,7 @@
 //! One list of objects, in one answer.
 //!
 //! In: what is wanted. Out: `begin` and one `add` for each object, and the version from which a watch goes on. Only a list that came to
-//! its end has one.
+//! its end has one, and only if it is not a part of a longer one.
 //!
 //! The first list may be as old as the server's cache is: that is cheap for the server, and the watch brings what is missing. Later lists are
 //! asked for as of now, so that time does not go back.
@@ -76,7 +76,7 @@ pub(super) async fn fetch<C: Collector>(
     } else {
         take_json(answer.into_body(), collector).await?
     };
-    version.ok_or_else(|| Trouble::Garbled("a list without a version".into()))
+    version.ok_or_else(|| Trouble::Garbled("a list without a version, or a part of one".into()))
 }
 
 fn request<O: Object>(selection: &Selection, age: Age, format: ListFormat) -> Result<Request<Body>, Trouble> {
@@ -117,7 +117,8 @@ async fn take_json<C: Collector>(body: Body, collector: &mut C) -> Result<Option
     let garbled = |error: serde_json::Error| Trouble::Garbled(clip(&error.to_string()));
     let list: ObjectList<Watched<C::Wire>> = serde_json::from_slice(&text).map_err(garbled)?;
     list.items.iter().for_each(|item| collector.add(&item.object));
-    Ok(list.metadata.resource_version.filter(|version| !version.is_empty()))
+    let is_part = list.metadata.continue_.is_some_and(|token| !token.is_empty());
+    Ok(list.metadata.resource_version.filter(|version| !is_part && !version.is_empty()))
 }
 
 /// Why the server says no. It says so in the form in which the list would have come.

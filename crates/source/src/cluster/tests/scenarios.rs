@@ -83,10 +83,14 @@ async fn a_watch_that_is_too_old_is_listed_anew_and_never_emptied() {
     let (second, second_reply) = listed(vec![service("a", 1)], 20);
     // The third list is cut off in the middle: it must not be taken for a complete one.
     let third = Reply::Cut(json!({"kind": "List", "metadata": {"resourceVersion": "25"}, "items": []}));
+    let part =
+        json!({"kind": "List", "metadata": {"resourceVersion": "26", "continue": "more"}, "items": []});
+    let part = Reply::Whole(200, part);
     let (fourth, fourth_reply) = listed(vec![service("a", 1), service("c", 29)], 30);
     // The resumed watch is refused as a whole, not by an event.
     let refusals = [refusal(401), refusal(500), refusal(410)];
-    let answers = first_reply.into_iter().chain(refusals).chain(second_reply).chain([third, refusal(403)]);
+    let answers =
+        first_reply.into_iter().chain(refusals).chain(second_reply).chain([third, part, refusal(403)]);
     let answers = Answers::new(SERVICES, answers.chain(fourth_reply));
     let server = FakeServer::start(script(vec![answers])).await;
     let mut running = Running::on(&server.url);
