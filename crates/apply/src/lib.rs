@@ -20,6 +20,7 @@ pub mod userspace;
 mod mode;
 mod next_step;
 mod printable;
+mod unconfirmed;
 
 pub use mode::Mode;
 pub use next_step::NextStep;

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use switchyard_model::ServicePortName;
-use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::explain::Hit;
 use switchyard_plan::iptables::base::JUMPS;
 use switchyard_plan::iptables::planner::{Planner, RuleCounts, Step};
@@ -27,6 +27,7 @@ use super::save::{self, Detail};
 use super::{Iptables, Jump, Position, RestoreOptions, Table, Variant};
 use crate::diff::Difference;
 use crate::report::{Failure, Kind, Progress, Refused, Report};
+use crate::unconfirmed::Unconfirmed;
 use crate::{Mode, NextStep};
 
 /// Service ports per transaction of the nft variant, whose time is quadratic in the chains of one transaction.
@@ -55,8 +56,7 @@ pub struct IptablesMode {
     planner: Planner,
     kernel: Kernel,
     batch: usize,
-    /// What changed since the last sync that succeeded.
-    unconfirmed: Vec<Replaced>,
+    unconfirmed: Unconfirmed,
 }
 
 impl IptablesMode {
@@ -67,7 +67,7 @@ impl IptablesMode {
             // One transaction always rewrites the whole table, so fewer are better.
             Variant::Legacy => usize::MAX,
         };
-        Self { programs, planner, kernel: Kernel::Unknown, batch, unconfirmed: Vec::new() }
+        Self { programs, planner, kernel: Kernel::Unknown, batch, unconfirmed: Unconfirmed::default() }
     }
 
     /// The same with another number of service ports per transaction; `usize::MAX` for one transaction.
@@ -82,10 +82,10 @@ impl IptablesMode {
     }
 
     fn finish(&mut self, mut report: Report) -> Report {
-        match report.failure {
-            Some(_) => self.kernel = Kernel::Unknown,
-            None => report.confirmed = std::mem::take(&mut self.unconfirmed),
+        if report.failure.is_some() {
+            self.kernel = Kernel::Unknown;
         }
+        self.unconfirmed.confirm(&mut report);
         report
     }
 
@@ -99,7 +99,7 @@ impl IptablesMode {
                 return true;
             }
             if !self.partial(chunk, report) {
-                self.unconfirmed.extend(self.planner.book_mut().update(rest.collect()));
+                self.unconfirmed.add(self.planner.book_mut().update(rest.collect()));
                 return false;
             }
         }
@@ -107,7 +107,7 @@ impl IptablesMode {
 
     fn partial(&mut self, changes: PortChanges, report: &mut Report) -> bool {
         let partial = self.planner.partial(changes);
-        self.unconfirmed.extend(partial.replaced);
+        self.unconfirmed.add(partial.replaced);
         report.planned += partial.batch.planned;
         let Err(failure) = self.write(&partial.batch.restore, report) else { return true };
         self.kernel = Kernel::Unknown;
@@ -185,7 +185,7 @@ impl IptablesMode {
             None => culprit::find(&self.programs, &self.planner, names, report),
         };
         let Some((owner, cause)) = found else { return false };
-        let good = self.unconfirmed.iter().find(|r| r.name == owner).and_then(|r| r.old.clone());
+        let good = self.unconfirmed.last_good(&owner);
         self.planner.book_mut().quarantine(&owner, good, cause.clone());
         report.refused.push(Refused { name: owner, cause });
         true
@@ -251,7 +251,7 @@ impl Mode for IptablesMode {
         // Above half of the cluster, writing all of it is cheaper than the shared chains again and again.
         let is_most = changes.len() > self.batch && changes.len() > self.book().ports().len() / 2;
         if is_full || is_most {
-            self.unconfirmed.extend(self.planner.book_mut().update(changes));
+            self.unconfirmed.add(self.planner.book_mut().update(changes));
             if is_full && matches!(self.kernel, Kernel::Known(_)) {
                 self.planner.book_mut().readmit();
             }

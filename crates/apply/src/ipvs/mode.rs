@@ -16,7 +16,7 @@ use switchyard_netlink::ipvs::Ipvs;
 use switchyard_netlink::nftables::{Generation, Nft};
 use switchyard_netlink::route::Routes;
 use switchyard_netlink::socket::Membership;
-use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::ipvs::planner::{Held, Planner};
@@ -32,6 +32,7 @@ use crate::nft::observe::{self, Observed};
 use crate::nft::tries::{Outcome, Race, try_until_written};
 use crate::nft::writer::{Failed, Writer};
 use crate::report::{Failure, Kind, Progress, Refused, Report};
+use crate::unconfirmed::{Trust, Unconfirmed};
 
 /// The sockets that this mode writes through.
 #[derive(Debug)]
@@ -44,15 +45,6 @@ pub struct Sockets {
     pub nft: Nft,
 }
 
-/// Whether what the kernel holds is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    /// It holds what the planner's book says.
-    Known,
-    /// It may hold anything.
-    Unknown,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct IpvsMode {
@@ -61,8 +53,7 @@ pub struct IpvsMode {
     planner: Planner,
     trust: Trust,
     retired: Retired,
-    /// What changed since the last sync that succeeded.
-    unconfirmed: Vec<Replaced>,
+    unconfirmed: Unconfirmed,
     /// When everything was read back for the last time.
     looked: Option<Instant>,
     period: Duration,
@@ -78,7 +69,7 @@ impl IpvsMode {
             planner,
             trust: Trust::Unknown,
             retired: Retired::default(),
-            unconfirmed: Vec::new(),
+            unconfirmed: Unconfirmed::default(),
             looked: None,
             period,
         }
@@ -151,7 +142,7 @@ impl crate::Mode for IpvsMode {
         let mut report = Report::new(Kind::Partial);
         let was_known = self.trust == Trust::Known;
         let partial = self.planner.partial(changes);
-        self.unconfirmed.extend(partial.replaced);
+        self.unconfirmed.add(partial.replaced);
         report.planned += partial.planned;
         if was_known {
             // If it is refused, another program may have been here: nobody is blamed before that is known.
@@ -180,12 +171,8 @@ impl crate::Mode for IpvsMode {
 
 impl IpvsMode {
     fn finish(&mut self, mut report: Report) -> Report {
-        if report.failure.is_some() {
-            self.trust = Trust::Unknown;
-        } else {
-            self.trust = Trust::Known;
-            report.confirmed = std::mem::take(&mut self.unconfirmed);
-        }
+        self.trust = Trust::after(&report);
+        self.unconfirmed.confirm(&mut report);
         report
     }
 
@@ -265,7 +252,7 @@ impl IpvsMode {
     /// Sets the service port aside whose step was refused, if it was somebody's.
     fn blame(&mut self, failed: &Failed, report: &mut Report) {
         let Some(owner) = &failed.culprit else { return };
-        let good = self.unconfirmed.iter().find(|r| r.name == **owner).and_then(|r| r.old.clone());
+        let good = self.unconfirmed.last_good(owner);
         let cause = match &failed.cause {
             Failure::Step { errno, .. } => format!("{}: {errno}", failed.cause),
             other => other.to_string(),

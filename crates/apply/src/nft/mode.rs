@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use switchyard_model::{Family, ServicePortName};
 use switchyard_netlink::nftables::Nft;
 use switchyard_netlink::socket::Membership;
-use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::nft::ops::Change;
@@ -29,24 +29,15 @@ use super::tries::{Outcome, Race, try_until_written};
 use super::writer::{Failed, Writer};
 use crate::diff::Difference;
 use crate::report::{Failure, Kind, Progress, Refused, Report};
-
-/// Whether what the kernel holds is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
-    /// It holds what the planner's book says.
-    Known,
-    /// It may hold anything.
-    Unknown,
-}
+use crate::unconfirmed::{Trust, Unconfirmed};
 
 /// See the module.
 #[derive(Debug)]
 pub struct NftMode {
     writer: Writer,
     planner: Planner,
-    kernel: Kernel,
-    /// What changed since the last sync that succeeded.
-    unconfirmed: Vec<Replaced>,
+    trust: Trust,
+    unconfirmed: Unconfirmed,
 }
 
 impl NftMode {
@@ -56,8 +47,8 @@ impl NftMode {
         Self {
             writer: Writer::new(nft, family, Layout::NFTABLES),
             planner,
-            kernel: Kernel::Unknown,
-            unconfirmed: Vec::new(),
+            trust: Trust::Unknown,
+            unconfirmed: Unconfirmed::default(),
         }
     }
 
@@ -112,7 +103,7 @@ impl crate::Mode for NftMode {
     fn settle(&mut self, settings: Settings) {
         if *self.book().settings() != settings {
             self.planner.reset(|book, _| book.settle(settings));
-            self.kernel = Kernel::Unknown;
+            self.trust = Trust::Unknown;
         }
     }
 
@@ -123,7 +114,7 @@ impl crate::Mode for NftMode {
         let own = IpNet::aggregate(&own.collect());
         if self.planner.config().service_cidrs != own {
             self.planner.reset(|_, config| config.service_cidrs = own);
-            self.kernel = Kernel::Unknown;
+            self.trust = Trust::Unknown;
         }
     }
 
@@ -140,18 +131,18 @@ impl crate::Mode for NftMode {
     }
 
     fn distrust(&mut self) {
-        self.kernel = Kernel::Unknown;
+        self.trust = Trust::Unknown;
     }
 
     fn needs_full_sync(&self, _now: Instant) -> bool {
-        self.kernel == Kernel::Unknown
+        self.trust == Trust::Unknown
     }
 
     fn sync(&mut self, _now: Instant, changes: PortChanges, _progress: &mut dyn FnMut(Progress)) -> Report {
         let mut report = Report::new(Kind::Partial);
-        if self.kernel == Kernel::Known {
+        if self.trust == Trust::Known {
             let partial = self.planner.partial(changes);
-            self.unconfirmed.extend(partial.replaced);
+            self.unconfirmed.add(partial.replaced);
             report.planned += partial.planned;
             // If it is refused, another program may have been here: nobody is blamed before that is known.
             let generation = self.writer.generation_for(&partial.ops);
@@ -163,7 +154,7 @@ impl crate::Mode for NftMode {
             }
         } else {
             let unconfirmed = &mut self.unconfirmed;
-            self.planner.reset(|book, _| unconfirmed.extend(book.update(changes)));
+            self.planner.reset(|book, _| unconfirmed.add(book.update(changes)));
         }
         report.kind = Kind::Full;
         self.full(&mut report);
@@ -173,12 +164,8 @@ impl crate::Mode for NftMode {
 
 impl NftMode {
     fn finish(&mut self, mut report: Report) -> Report {
-        if report.failure.is_some() {
-            self.kernel = Kernel::Unknown;
-        } else {
-            self.kernel = Kernel::Known;
-            report.confirmed = std::mem::take(&mut self.unconfirmed);
-        }
+        self.trust = Trust::after(&report);
+        self.unconfirmed.confirm(&mut report);
         report
     }
 
@@ -214,7 +201,7 @@ impl NftMode {
     /// Sets the service port aside whose change was refused, if it was somebody's.
     fn blame(&mut self, failed: &Failed, report: &mut Report) {
         let Some(owner) = &failed.culprit else { return };
-        let good = self.unconfirmed.iter().find(|r| r.name == **owner).and_then(|r| r.old.clone());
+        let good = self.unconfirmed.last_good(owner);
         let cause = failed.cause.to_string();
         self.planner.reset(|book, _| book.quarantine(owner, good, cause.clone()));
         report.refused.push(Refused { name: (**owner).clone(), cause });

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use switchyard_model::{Family, ServicePort, ServicePortName};
-use switchyard_plan::book::{Book, PortChanges, Replaced};
+use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::explain::{Hit, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::route::Frontend;
@@ -32,6 +32,7 @@ use crate::Mode;
 use crate::diff::Difference;
 use crate::nft::mode::NftMode;
 use crate::report::{Failure, Kind, Progress, Report};
+use crate::unconfirmed::Unconfirmed;
 
 /// How clients get to listeners.
 enum Way {
@@ -54,8 +55,7 @@ pub struct UserspaceMode {
     doors: Doors,
     way: Way,
     settled: Settled,
-    /// What changed since the last sync that succeeded.
-    unconfirmed: Vec<Replaced>,
+    unconfirmed: Unconfirmed,
     /// What cannot be served, and why.
     set_aside: BTreeMap<ServicePortName, String>,
 }
@@ -151,7 +151,7 @@ impl UserspaceMode {
     /// What the kernel refused is set aside here, too.
     fn blame(&mut self, report: &Report) {
         for refused in &report.refused {
-            let good = self.unconfirmed.iter().find(|r| r.name == refused.name).and_then(|r| r.old.clone());
+            let good = self.unconfirmed.last_good(&refused.name);
             self.book.quarantine(&refused.name, good, refused.cause.clone());
         }
     }
@@ -253,7 +253,7 @@ impl Mode for UserspaceMode {
         let mut affected = self.affected(&changes);
         affected.extend(changes.keys().cloned());
         let kind = if self.settled == Settled::Yes { Kind::Partial } else { Kind::Full };
-        self.unconfirmed.extend(self.book.update(changes));
+        self.unconfirmed.add(self.book.update(changes));
         let stand_ins = self.open(&affected);
         self.settled = Settled::Yes;
         let mut report = match &mut self.way {
@@ -263,8 +263,8 @@ impl Mode for UserspaceMode {
         self.blame(&report);
         if report.failure.is_none() {
             self.close();
-            report.confirmed = std::mem::take(&mut self.unconfirmed);
         }
+        self.unconfirmed.confirm(&mut report);
         report
     }
 }
