@@ -95,6 +95,9 @@ pub fn run(flags: &CheckFlags) -> Result<Finding, CtlError> {
     Ok(if works { Finding::Good } else { Finding::Bad })
 }
 
+/// Whether nf_tables has what is needed.
+type Tables = Result<(), nft::probe::ProbeError>;
+
 /// What has to be known of the node before leaving its namespace.
 struct Node {
     families: Vec<Family>,
@@ -116,10 +119,9 @@ fn look(flags: &CheckFlags) -> Vec<Row> {
 }
 
 fn rows(node: &Node, scheduler: &str, is_elsewhere: bool) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for family in &node.families {
-        rows.push(nftables(*family));
-    }
+    // Three modes need nf_tables: it is asked once.
+    let tables: Vec<(Family, Tables)> = node.families.iter().map(|f| (*f, nft::probe::probe(*f))).collect();
+    let mut rows: Vec<Row> = tables.iter().map(|(family, tables)| nftables(*family, tables)).collect();
     for variant in [Variant::Nft, Variant::Legacy] {
         // Asking would make the kernel create its tables, and they would stay.
         let may_ask = is_elsewhere || variant == Variant::Nft || node.has_legacy_tables;
@@ -129,20 +131,16 @@ fn rows(node: &Node, scheduler: &str, is_elsewhere: bool) -> Vec<Row> {
         }
     }
     let known = schedulers::known();
-    for family in &node.families {
-        rows.push(ipvs(*family, scheduler, &known));
-    }
-    for family in &node.families {
-        rows.push(userspace(*family, node));
-    }
+    rows.extend(tables.iter().map(|(family, tables)| ipvs(*family, tables, scheduler, &known)));
+    rows.extend(tables.iter().map(|(family, tables)| userspace(*family, tables, node)));
     rows
 }
 
-fn nftables(family: Family) -> Row {
+fn nftables(family: Family, tables: &Tables) -> Row {
     let with = "netlink, no program";
-    match nft::probe::probe(family) {
+    match tables {
         Ok(()) => Row::works(Mode::Nftables, family, with),
-        Err(error) => Row::fails(Mode::Nftables, family, with, &error),
+        Err(error) => Row::fails(Mode::Nftables, family, with, error),
     }
 }
 
@@ -155,26 +153,26 @@ fn iptables(family: Family, variant: Variant, is_chosen: bool) -> Row {
     }
 }
 
-fn ipvs(family: Family, scheduler: &str, known: &[String]) -> Row {
+fn ipvs(family: Family, tables: &Tables, scheduler: &str, known: &[String]) -> Row {
     let with = match known {
         [] => format!("scheduler {scheduler}"),
         known => format!("scheduler {scheduler} of {}", known.join(" ")),
     };
     let fails = |error: &dyn Error| Row::fails(Mode::Ipvs, family, with.clone(), error);
-    match (ipvs::probe::look(scheduler), nft::probe::probe(family)) {
+    match (ipvs::probe::look(scheduler), tables) {
         (Err(error), _) => fails(&error),
         // The table beside IPVS is one of nf_tables.
-        (Ok(()), Err(error)) => fails(&error),
+        (Ok(()), Err(error)) => fails(error),
         (Ok(()), Ok(())) => Row::works(Mode::Ipvs, family, with),
     }
 }
 
-fn userspace(family: Family, node: &Node) -> Row {
-    match nft::probe::probe(family) {
+fn userspace(family: Family, tables: &Tables, node: &Node) -> Row {
+    match tables {
         Ok(()) => Row::works(Mode::Userspace, family, "rules that lead to listeners"),
         Err(error) => {
             let with = "ports on loopback addresses, without rules";
-            let row = Row::fails(Mode::Userspace, family, with, &error);
+            let row = Row::fails(Mode::Userspace, family, with, error);
             Row { works: node.with_loopback.contains(&family), ..row }
         }
     }
