@@ -46,6 +46,8 @@ mod progress;
 mod report;
 #[path = "peer/round.rs"]
 mod round;
+#[path = "peer/seed.rs"]
+mod seed;
 #[path = "peer/stage.rs"]
 mod stage;
 #[path = "peer/store.rs"]
@@ -59,6 +61,7 @@ use cluster::Cluster;
 use options::{Cell, Options};
 use progress::Progress;
 use report::Figures;
+use round::Extent;
 use store::Store;
 
 fn main() -> anyhow::Result<()> {
@@ -86,7 +89,9 @@ fn measure_all(options: &Options, store: &Store, todo: &[Cell]) -> anyhow::Resul
     for cell in todo {
         progress.begin(cell);
         cluster.grow(cell.services, &progress)?;
-        match round::run(&cluster, cell, options.deadline(), &progress) {
+        let extent = if options.first_sync { Extent::FirstSync } else { Extent::All };
+        match round::run(&cluster, cell, extent, options.deadline(), &progress) {
+            Ok(_) if options.first_sync => {}
             Ok(round) => store.add(cell, &round)?,
             Err(error) => {
                 progress.tell(&format!("FAILED: {error:#}"));

@@ -17,6 +17,7 @@ use switchyard_lab::address;
 use crate::e2e::bulk::Crowd;
 use crate::e2e::control_plane::ControlPlane;
 use crate::progress::Progress;
+use crate::seed::Template;
 
 /// Endpoints of each Service.
 const ENDPOINTS: u32 = 5;
@@ -80,7 +81,9 @@ impl Cluster {
             let (begin, more) = (Instant::now(), services - self.services);
             progress.tell(&format!("creating {more} Services with their slices"));
             let objects = &self.objects;
-            objects.crowd.create(self.services..services, |n| objects.endpoints(n, Generation::First))?;
+            let template = Template::of(&self.control_plane.api(), &objects.special, SWITCHED)?;
+            let endpoints = |n| objects.endpoints(n, Generation::First);
+            template.copy(&self.control_plane, &objects.crowd, self.services..services, endpoints)?;
             let rate = f64::from(more * 2) / begin.elapsed().as_secs_f64();
             progress.tell(&format!("created, {rate:.0} objects a second"));
             self.services = services;

@@ -33,7 +33,7 @@ pub(crate) struct Kind {
 }
 
 /// In the order in which they take turns.
-pub(crate) const KINDS: [Kind; 7] = [
+pub(crate) const KINDS: [Kind; 10] = [
     Kind {
         name: "upstream-nftables",
         label: "kube-proxy 1.36 nftables",
@@ -70,6 +70,13 @@ pub(crate) const KINDS: [Kind; 7] = [
         backend: Some("legacy"),
     },
     Kind {
+        name: "next-iptables-legacy",
+        label: "kube-proxy 1.37 iptables-legacy",
+        program: Program::Next,
+        mode: "iptables",
+        backend: Some("legacy"),
+    },
+    Kind {
         name: "upstream-iptables-nft",
         label: "kube-proxy 1.36 iptables-nft",
         program: Program::Upstream,
@@ -82,6 +89,20 @@ pub(crate) const KINDS: [Kind; 7] = [
         program: Program::Ours,
         mode: "iptables",
         backend: Some("nft"),
+    },
+    Kind {
+        name: "next-iptables-nft",
+        label: "kube-proxy 1.37 iptables-nft",
+        program: Program::Next,
+        mode: "iptables",
+        backend: Some("nft"),
+    },
+    Kind {
+        name: "ours-userspace",
+        label: "switchyard userspace",
+        program: Program::Ours,
+        mode: "userspace",
+        backend: None,
     },
 ];
 
@@ -118,9 +139,9 @@ impl Kind {
         }
     }
 
-    /// All pause between syncs by default but our nftables mode; what they do without is measured too.
+    /// All pause between syncs by default, but of ours only iptables mode; what they do without is measured too.
     pub(crate) fn pauses(&self) -> bool {
-        self.program != Program::Ours || self.mode != "nftables"
+        self.program != Program::Ours || self.mode == "iptables"
     }
 
     /// In iptables mode the ending of the programs' names.

@@ -8,9 +8,8 @@ use clap::Parser;
 use crate::kind::{KINDS, Kind};
 use crate::store::Store;
 
-/// Numbers of Services, unless others are asked for. More take long to make: for each new Service kube-apiserver 1.36 lists the addresses
-/// of all others, to count them.
-const SIZES: [u32; 4] = [100, 1_000, 5_000, 10_000];
+/// Numbers of Services, unless others are asked for.
+const SIZES: [u32; 5] = [100, 1_000, 5_000, 10_000, 50_000];
 
 /// Switchyard beside upstream's kube-proxy.
 #[derive(Debug, Parser)]
@@ -33,6 +32,9 @@ pub(crate) struct Options {
     /// Rounds at every size; by default several for small sizes, and one for large ones
     #[arg(long)]
     rounds: Option<usize>,
+    /// Measures only the first sync, tells, and keeps nothing
+    #[arg(long)]
+    pub(crate) first_sync: bool,
     /// Directory for the report; by default docs/benchmarks
     #[arg(long)]
     out: Option<PathBuf>,
@@ -80,7 +82,7 @@ impl Options {
         if self.fresh {
             cells.iter().try_for_each(|cell| store.forget(cell.services, cell.kind))?;
         }
-        cells.retain(|cell| store.rounds(cell.services, cell.kind).len() <= cell.round);
+        cells.retain(|cell| self.first_sync || store.rounds(cell.services, cell.kind).len() <= cell.round);
         Ok(cells)
     }
 

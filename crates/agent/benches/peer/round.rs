@@ -13,17 +13,25 @@ use crate::{changes, churn, connect};
 const FULL_SYNC: &str = "kubeproxy_sync_full_proxy_rules_duration_seconds";
 const SYNC: &str = "kubeproxy_sync_proxy_rules_duration_seconds";
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    All,
+    FirstSync,
+}
+
 /// Measures everything that can be reached before the deadlines, of which every step has one of its own.
 pub(crate) fn run(
     cluster: &Cluster,
     cell: &Cell,
+    extent: Extent,
     deadline: Duration,
     progress: &Progress,
 ) -> anyhow::Result<Round> {
     let mut stage = Stage::new(cluster, cell.kind)?;
     let mut round = Round { load: load(), never_pauses: !cell.kind.pauses(), ..Round::default() };
     progress.tell("first sync");
-    if first_sync(&mut stage, cell, deadline, &mut round)? {
+    if first_sync(&mut stage, cell, deadline, &mut round)? && extent == Extent::All {
         progress.tell("one endpoint replaced, again and again");
         let changes = round.changes.insert(changes::measure(&mut stage, deadline)?);
         let is_behind = changes.not_after.is_some();

@@ -200,8 +200,8 @@ impl Crowd {
     /// Deletes Services and slices.
     pub(crate) fn delete(&self, numbers: Range<u32>) -> Result<(), Refused> {
         self.send_twice(numbers, |n, is_service| match is_service {
-            true => Request::delete(&self.services(), &name(n)),
-            false => Request::delete(&self.slices(), &name(n)),
+            true => Request::delete(&self.services(), &Self::name(n)),
+            false => Request::delete(&self.slices(), &Self::name(n)),
         })
     }
 
@@ -228,6 +228,25 @@ impl Crowd {
         })
     }
 
+    /// Of a Service and its slice.
+    pub(crate) fn name(n: u32) -> String {
+        format!("svc-{n:05}")
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Where the API server has a Service.
+    pub(crate) fn service_path(&self, n: u32) -> String {
+        format!("{}/{}", self.services(), Self::name(n))
+    }
+
+    /// Where the API server has its slice.
+    pub(crate) fn slice_path(&self, n: u32) -> String {
+        format!("{}/{}", self.slices(), Self::name(n))
+    }
+
     fn services(&self) -> String {
         format!("/api/v1/namespaces/{}/services", self.namespace)
     }
@@ -236,27 +255,27 @@ impl Crowd {
         format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", self.namespace)
     }
 
-    fn service(&self, n: u32) -> Value {
+    /// What is asked for: the Service.
+    pub(crate) fn service(&self, n: u32) -> Value {
         let ip = self.cluster_ip(n);
         json!({
-            "metadata": { "name": name(n), "namespace": self.namespace },
+            "metadata": { "name": Self::name(n), "namespace": self.namespace },
             "spec": { "clusterIP": ip, "clusterIPs": [ip], "ports": [{ "port": 80, "targetPort": 8080 }] },
         })
     }
 
-    fn slice(&self, n: u32, endpoints: &[String]) -> Value {
+    /// What is asked for: its slice.
+    pub(crate) fn slice(&self, n: u32, endpoints: &[String]) -> Value {
         let endpoint =
             |ip: &String| json!({ "addresses": [ip], "conditions": { "ready": true }, "nodeName": "n2" });
         let endpoints: Vec<Value> = endpoints.iter().map(endpoint).collect();
         json!({
             "metadata": {
-                "name": name(n), "namespace": self.namespace, "labels": { "kubernetes.io/service-name": name(n) },
+                "name": Self::name(n), "namespace": self.namespace,
+                "labels": { "kubernetes.io/service-name": Self::name(n) },
             },
             "addressType": "IPv4", "endpoints": endpoints, "ports": [{ "name": "", "port": 8080 }],
         })
     }
 }
 
-fn name(n: u32) -> String {
-    format!("svc-{n:05}")
-}

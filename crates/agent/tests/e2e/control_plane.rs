@@ -82,15 +82,20 @@ impl ControlPlane {
     pub(crate) fn compact(&self) {
         let list = self.api().read("/api/v1/namespaces").unwrap();
         let revision = list.pointer("/metadata/resourceVersion").unwrap();
-        let body = json!({ "revision": revision, "physical": true }).to_string();
-        let head = format!("POST /v3/kv/compaction HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
+        let answer = self.etcd("/v3/kv/compaction", &json!({ "revision": revision, "physical": true }));
+        assert!(answer.split(' ').nth(1) == Some("200"), "etcd does not compact: {answer}");
+    }
+
+    /// Asks etcd; head and body of its answer.
+    pub(crate) fn etcd(&self, path: &str, question: &Value) -> String {
+        let body = question.to_string();
+        let head = format!("POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
         let answer = self.host().run(|| -> std::io::Result<String> {
             let mut stream = TcpStream::connect(ETCD)?;
             stream.write_all((head + &body).as_bytes())?;
             std::io::read_to_string(stream)
         });
-        let answer = answer.unwrap().unwrap();
-        assert!(answer.split(' ').nth(1) == Some("200"), "etcd does not compact: {answer}");
+        answer.unwrap().unwrap()
     }
 
     /// The namespace that it runs in.

@@ -5,9 +5,11 @@
 //! slots it has, and the number of elements tells whether there are others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::Duration;
 
 use switchyard_model::Family;
-use switchyard_netlink::nftables::{Chain as KernelChain, Nft, Rule as KernelRule, TableId};
+use switchyard_netlink::nftables::{Chain as KernelChain, Nft, Rule as KernelRule, SetFlags, TableId};
 use switchyard_netlink::{NetlinkError, socket};
 use switchyard_plan::nft::base::Chain;
 use switchyard_plan::nft::element::{Data, Place};
@@ -19,6 +21,15 @@ use super::{Layout, rules, sets, slots, wire};
 
 /// Elements of a set that are listed; more are asked for one by one, which is faster from here on.
 const LISTED: usize = 64 << 10;
+
+/// Before a list that is not whole is asked for again. A table of 50,000 elements is in order within some milliseconds.
+const RESTS: [Duration; 5] = [
+    Duration::from_millis(2),
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+];
 
 /// What the kernel holds.
 #[derive(Debug)]
@@ -89,8 +100,9 @@ fn observe_once(
             Some(count) => slots::ask(nft, family, set, &have.elements, count)?,
             None => None,
         };
-        match asked.map_or_else(|| elements(nft, &id, set, family), |asked| Ok(Some(asked)))? {
-            Some(elements) => have.elements.extend(elements),
+        match asked {
+            Some(asked) => have.elements.extend(asked),
+            None if list(nft, &id, set, count, family, &mut have.elements)? == Listed::Ours => {}
             None => return Ok(Observed::Foreign),
         }
     }
@@ -114,6 +126,43 @@ fn read_chains(
         have.chains.insert(known.name.clone(), known);
     }
     Ok(Observed::Table(have))
+}
+
+/// Whether all elements of a set could be ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listed {
+    Ours,
+    Foreign,
+}
+
+/// Adds the elements of a set, of which the kernel says how many there are, to `have`.
+///
+/// A hash table that grew is put in order in the background. The kernel finds the place where the next piece of a list begins by counting
+/// elements, so a list that is read meanwhile may miss some, or have some twice, and no flag tells. The number of elements does.
+fn list(
+    nft: &mut Nft,
+    id: &TableId,
+    set: Set,
+    count: Option<usize>,
+    family: Family,
+    have: &mut BTreeMap<Place, Data>,
+) -> Result<Listed, NetlinkError> {
+    // Ranges are counted by their ends.
+    let expected = count.filter(|_| !sets::declare(set, family).flags.contains(SetFlags::INTERVAL));
+    let before = have.len();
+    let mut rests = RESTS.iter();
+    loop {
+        match elements(nft, id, set, family)? {
+            Some(elements) => have.extend(elements),
+            None => return Ok(Listed::Foreign),
+        }
+        let is_whole = expected.is_none_or(|expected| have.len() - before == expected);
+        // Whoever changes the set all the time is not waited for: the generation tells of him.
+        match rests.next().filter(|_| !is_whole) {
+            Some(rest) => thread::sleep(*rest),
+            None => return Ok(Listed::Ours),
+        }
+    }
 }
 
 pub(super) fn elements(
