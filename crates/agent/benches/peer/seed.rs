@@ -63,7 +63,8 @@ impl Template {
         let api = control_plane.api();
         let begin = Instant::now();
         // Version 0 asks for what the API server has in memory, which is what proxies are given.
-        let paths = [crowd.service_path(last), crowd.slice_path(last)].map(|path| path + "?resourceVersion=0");
+        let paths =
+            [crowd.service_path(last), crowd.slice_path(last)].map(|path| path + "?resourceVersion=0");
         while !paths.iter().all(|path| api.read(path).is_ok()) {
             ensure!(begin.elapsed() < PATIENCE, "the API server does not see what is in its store");
             std::thread::sleep(Duration::from_millis(50));

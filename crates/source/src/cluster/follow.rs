@@ -205,9 +205,11 @@ impl<C: Collector> Follower<C> {
 
     async fn list(&mut self) -> Result<(), Trouble> {
         let age = if self.has_listed { Age::Now } else { Age::Any };
+        let began = Instant::now();
         let version =
             list::fetch(&self.client, &self.selection, age, self.format, &mut self.collector).await?;
         self.version = Some(version);
+        debug!(kind = C::Wire::KIND, took = ?began.elapsed(), "listed");
         self.collector.finish();
         self.has_listed = true;
         self.works();
