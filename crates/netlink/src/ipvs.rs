@@ -3,7 +3,7 @@
 //! In: typed [`Command`]s and questions. Out: the kernel's answer to each command, and lists. A list is always whole.
 //!
 //! Commands are sent many at a time and answered one by one, in order: there is no transaction, so whoever sends several must
-//! live with any prefix of them. Asking for the family makes the kernel load IPVS if it can, so ask only where it is wanted.
+//! live with any prefix of them. Opening a socket makes the kernel load IPVS if it can, so open one only where it is wanted.
 //! IPVS tells nobody what changes; only a new list does.
 
 use std::collections::VecDeque;
@@ -15,6 +15,7 @@ use crate::message::{Frames, Message, NLM_F_ACK};
 use crate::socket::{Protocol, Socket, read_answer, retry};
 
 mod bytes;
+mod load;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -61,7 +62,11 @@ impl Ipvs {
     /// Opens a socket in the namespace of the calling thread; `None` if the kernel has no IPVS and cannot load it.
     pub fn open() -> Result<Option<Self>, NetlinkError> {
         let mut socket = Socket::open(Protocol::Generic)?;
-        let family = family(&mut socket)?;
+        let family = match family(&mut socket)? {
+            // Why it could not be loaded tells nothing more than that it is not there.
+            None if load::load().is_ok() => family(&mut socket)?,
+            found => found,
+        };
         Ok(family.map(|family| Self { socket, family }))
     }
 

@@ -84,24 +84,35 @@ pub(crate) struct Figures {
 
 /// Measures, in a kernel with IPVS.
 pub(crate) fn measure() -> Result<()> {
+    let begin = Instant::now();
     for (services, runs) in CLUSTERS {
         let mut figures = Figures { services, ..Figures::default() };
         for _ in 0..runs {
-            run(&mut figures).with_context(|| format!("{services} Services"))?;
+            run(&mut figures, begin).with_context(|| format!("{services} Services"))?;
         }
         println!("{MARK}{}", serde_json::to_string(&figures)?);
     }
     Ok(())
 }
 
-fn run(figures: &mut Figures) -> Result<()> {
+/// Each step is told when it ends: the emulator takes minutes for some of them, and what was told stays if a later one does not end.
+fn run(figures: &mut Figures, since: Instant) -> Result<()> {
     let services = figures.services;
+    let tell = |what: &str, time: Duration| {
+        let told = super::duration(time);
+        println!("[{:>6.1} s] {services} Services: {what}: {told}", since.elapsed().as_secs_f64());
+    };
     let (ours, theirs) = (private()?, private()?);
     let (mut mode, mut tracker, report, time) = start(&ours, services)?;
+    tell(&format!("first sync, {} operations", report.lines), time);
     figures.first.add(report.lines, time)?;
+    let begin = Instant::now();
     let restored = ours.run(Restored::read)??;
-    theirs.run(|| restored.restore(figures))??;
-    figures.servers.add(restored.servers(), copy(&ours)?)?;
+    tell("read by the programs", begin.elapsed());
+    theirs.run(|| restored.restore(figures, &tell))??;
+    let time = copy(&ours)?;
+    tell("virtual servers once more", time);
+    figures.servers.add(restored.servers(), time)?;
     for n in 0..CHANGES {
         let index = cluster::remote(n * (services / CHANGES));
         cluster::replace_endpoint(&mut tracker, index);
@@ -110,12 +121,16 @@ fn run(figures: &mut Figures) -> Result<()> {
         figures.change.add(report.lines, begin.elapsed())?;
         theirs.run(|| programs::replace_endpoint(index, figures))??;
     }
+    tell("one endpoint replaced", figures.change.median());
+    tell("the same by ipvsadm", figures.change_ipvsadm.median());
     let (ours_now, theirs_now) = (ours.run(programs::saved)??, theirs.run(programs::saved)??);
     ensure!(programs::are_same(&ours_now, &theirs_now), "the two sides differ after the changes");
     drop(mode);
     // The first start takes the changes back.
-    start(&ours, services)?;
+    let (_, _, _, time) = start(&ours, services)?;
+    tell("start that takes the changes back", time);
     let (_, _, report, time) = start(&ours, services)?;
+    tell("start with nothing to write", time);
     ensure!(report.lines == 0, "a restart with nothing changed wrote {} operations", report.lines);
     figures.restart.add(report.lines, time)
 }

@@ -14,9 +14,14 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/modes.md");
 const BEGIN: &str = "<!-- scenarios without a meaning on loopback -->";
 const END: &str = "<!-- end -->";
 
+/// The page about modes.
+pub(crate) fn page() -> anyhow::Result<String> {
+    Ok(std::fs::read_to_string(Path::new(PAGE))?)
+}
+
 /// Scenarios without a meaning where there are no rules, and why: the rows of the table.
 pub(crate) fn without_meaning() -> anyhow::Result<BTreeMap<String, String>> {
-    let page = std::fs::read_to_string(Path::new(PAGE))?;
+    let page = page()?;
     let (_, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no {BEGIN}"))?;
     let (table, _) = rest.split_once(END).context("the table does not end")?;
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));

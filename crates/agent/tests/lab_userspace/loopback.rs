@@ -17,7 +17,7 @@ use switchyard_model::{Family, Protocol, TrafficPolicy};
 
 use crate::common::looking::{PATIENCE, http, within};
 use crate::common::proxy::scenarios;
-use crate::common::relayed::{through_a_relay, without_meaning};
+use crate::common::relayed::{page, through_a_relay, without_meaning};
 use crate::common::stage::Stage;
 use crate::common::variant::say;
 use crate::is_turned_away;
@@ -139,10 +139,11 @@ fn check(
     }
 }
 
-/// Plays a scenario; says how many flows meant something.
+/// Plays a scenario; says how many flows meant something, each counted in every family, as with rules.
 fn play(scenario: &Scenario) -> anyhow::Result<usize> {
     let (lab, dir) = (Lab::new()?, place());
-    let count = scenario.steps.iter().map(|step| step.flows.len()).sum();
+    let flows = scenario.steps.iter().flat_map(|step| &step.flows);
+    let count = flows.map(|flow| flow.families().len()).sum();
     if count == 0 {
         return Ok(0);
     }
@@ -170,6 +171,14 @@ fn play(scenario: &Scenario) -> anyhow::Result<usize> {
     let agent = agent.context("a scenario has steps")?;
     ensure!(!agent.log()?.contains("panicked"), "{}", agent.log()?);
     Ok(count)
+}
+
+/// The page says how many scenarios and flows there are, and how many of them mean something here.
+fn check_counts(all: &[Scenario], scenarios: usize, flows: usize) {
+    let every = all.iter().flat_map(|scenario| &scenario.steps).flat_map(|step| &step.flows);
+    let every: usize = every.map(|flow| flow.families().len()).sum();
+    let row = format!("| userspace, without rules | {scenarios} of {} | {flows} of {every} |", all.len());
+    assert!(page().unwrap().contains(&row), "docs/modes.md lacks: {row}");
 }
 
 #[test]
@@ -210,6 +219,9 @@ fn scenarios_hold_for_a_user_without_privileges() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
     let expected: Vec<&String> = listed.keys().filter(|name| name.contains(&picked)).collect();
     assert_eq!(silent.iter().collect::<Vec<_>>(), expected, "docs/modes.md lists others");
+    if picked.is_empty() {
+        check_counts(&all, all.len() - silent.len(), flows);
+    }
 }
 
 const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\n";

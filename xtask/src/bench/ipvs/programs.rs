@@ -39,13 +39,16 @@ impl Restored {
     }
 
     /// Restores everything in this namespace.
-    pub(super) fn restore(&self, figures: &mut Figures) -> Result<()> {
+    pub(super) fn restore(&self, figures: &mut Figures, tell: &dyn Fn(&str, Duration)) -> Result<()> {
         let (_, time) = run("nft", &["-f", "-"], &self.table)?;
+        tell("nft -f", time);
         figures.nft.add(1, time)?;
         let (_, time) = run("ipvsadm", &["-R"], &self.servers)?;
+        tell("ipvsadm -R", time);
         figures.ipvsadm.add(self.servers(), time)?;
         run("ip", &["link", "add", LINK, "type", "dummy"], "")?;
         let (_, time) = run("ip", &["-batch", "-"], &self.addresses)?;
+        tell("ip -batch", time);
         figures.ip.add(self.addresses.lines().count(), time)?;
         ensure!(are_same(&self.servers, &saved()?), "ipvsadm did not restore what it saved");
         Ok(())

@@ -18,7 +18,8 @@ const COMMAND: &str = "cargo run --release -p xtask -- vm --bench ipvs";
 const ABOUT: &str = "The mode in a private network namespace, from the last object received to all written: the table, virtual servers with \
 their destinations, addresses on `kube-ipvs0`. What it wrote is then saved with `ipvsadm -Sn`, `ip` and `nft`, and restored by `ipvsadm -R`, \
 `ip -batch` and `nft -f` in another namespace: the same content, which is checked. Virtual servers alone: the same commands from memory, \
-through the same socket. The programs' times begin with their start.";
+through the same socket. The programs' times begin with their start. Addresses cost more the more there are, with `ip` as with us: for each \
+new one the kernel goes through all that the link has.";
 
 const CLOCK: &str = "**These are times of an emulated processor** without KVM, whose clock counts instructions, a billion to the second, and \
 knows neither caches nor other programs. Only ratios and counts say something about other machines.";
