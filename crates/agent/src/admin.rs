@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/v1` | who answers: version, node, mode, families, how much is served |
-//! | `/v1/services` | service ports, one item per family; `limit`, `continue`, `namespace`, `name` |
+//! | `/v1/services` | service ports, one item per family; `limit`, `continue`, `namespace`, `name`, `selector` |
 //! | `/v1/endpoints` | their endpoints, likewise |
 //! | `/v1/routes` | their frontends, and what happens to packets for each, likewise |
 //! | `/v1/quarantine` | what was set aside, and why |
@@ -13,12 +13,15 @@
 //!
 //! In: questions. Out: JSON, an error with `error` in it. Each question is answered on the loop's thread between two runs, so an answer
 //! is always of one moment; a page is bounded, so no question holds the loop for long. Nothing is computed while nobody asks.
+//! What the agent does not keep (labels, names of pods) is looked up at its source first.
 
 mod changes;
 mod dialled;
 mod differences;
 mod explanation;
 mod lists;
+mod looked_up;
+mod sender;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +35,9 @@ use crate::sync::View;
 
 pub use dialled::Dialled;
 pub use explanation::Asked;
+pub(crate) use looked_up::LookedUp;
+pub use looked_up::Source;
+pub use sender::Sender;
 
 /// How long an answer may take. A first write of many rules goes before it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,9 +52,11 @@ pub struct Identity {
 }
 
 /// See the module.
+#[derive(Clone)]
 pub struct Admin {
     board: Arc<Board>,
     identity: Identity,
+    source: Arc<Source>,
 }
 
 /// Why there is no answer: status and text.
@@ -58,9 +66,9 @@ pub(crate) type Refusal = (u16, String);
 pub(crate) type Work = Box<dyn FnOnce(&View<'_>) -> Result<Value, Refusal> + Send>;
 
 impl Admin {
-    /// For the loop behind this board.
-    pub fn new(board: Arc<Board>, identity: Identity) -> Arc<Self> {
-        Arc::new(Self { board, identity })
+    /// For the loop behind this board, whose objects come from this source.
+    pub fn new(board: Arc<Board>, identity: Identity, source: Source) -> Arc<Self> {
+        Arc::new(Self { board, identity, source: Arc::new(source) })
     }
 
     /// Who this agent is.
@@ -73,14 +81,19 @@ impl Admin {
         &self.board
     }
 
-    /// What a question leads to.
-    pub(crate) fn work(&self, question: &Question) -> Result<Work, Refusal> {
+    async fn answer(&self, question: &Question) -> Result<Value, Refusal> {
+        let looked_up = self.source.look(question).await?;
+        ask(&self.board, self.work(question, looked_up)?).await
+    }
+
+    /// What a question leads to, with what was looked up for it.
+    pub(crate) fn work(&self, question: &Question, looked_up: LookedUp) -> Result<Work, Refusal> {
         let identity = self.identity.clone();
         Ok(match question.path.as_str() {
             "/v1" | "/v1/" => Box::new(move |view| Ok(lists::status(&identity, view))),
-            "/v1/services" => paged(question, lists::services)?,
-            "/v1/endpoints" => paged(question, lists::endpoints)?,
-            "/v1/routes" => paged(question, lists::routes)?,
+            "/v1/services" => paged(question, looked_up, lists::services)?,
+            "/v1/endpoints" => paged(question, looked_up, lists::endpoints)?,
+            "/v1/routes" => paged(question, looked_up, lists::routes)?,
             "/v1/quarantine" => Box::new(|view| Ok(lists::quarantine(view))),
             "/v1/changes" => {
                 let after = number(question, "after")?.unwrap_or_default();
@@ -89,7 +102,7 @@ impl Admin {
             "/v1/diff" => Box::new(differences::list),
             "/v1/explain" => {
                 let asked = Asked::read(question)?;
-                Box::new(move |view| explanation::explain(view, &asked))
+                Box::new(move |view| explanation::explain(view, &asked, looked_up.pods.as_ref()))
             }
             path => {
                 return Err((404, format!("{NO_SUCH_PATH}{path}; this agent knows version 1 of the API")));
@@ -99,9 +112,22 @@ impl Admin {
 }
 
 /// A question whose answer is a page of a list.
-fn paged(question: &Question, list: fn(&View<'_>, &lists::Page) -> Value) -> Result<Work, Refusal> {
+fn paged(
+    question: &Question,
+    looked_up: LookedUp,
+    list: fn(&View<'_>, &lists::Page) -> Value,
+) -> Result<Work, Refusal> {
     let page = lists::Page::read(question)?;
-    Ok(Box::new(move |view| Ok(list(view, &page))))
+    let Some((selector, chosen)) = looked_up.chosen else {
+        return Ok(Box::new(move |view| Ok(list(view, &page))));
+    };
+    let page = page.of(chosen);
+    Ok(Box::new(move |view| {
+        let mut answer = list(view, &page);
+        // An agent that does not know selectors lists everything; whoever asks must be able to tell.
+        lists::merge(&mut answer, json!({ "selector": selector.to_string() }));
+        Ok(answer)
+    }))
 }
 
 pub(crate) fn number(question: &Question, name: &str) -> Result<Option<u64>, Refusal> {
@@ -111,14 +137,9 @@ pub(crate) fn number(question: &Question, name: &str) -> Result<Option<u64>, Ref
 
 impl Responder for Admin {
     fn respond(&self, question: Question) -> Answering {
-        let work = self.work(&question);
-        let board = self.board.clone();
+        let admin = self.clone();
         Box::pin(async move {
-            let answer = match work {
-                Ok(work) => ask(&board, work).await,
-                Err(refusal) => Err(refusal),
-            };
-            match answer {
+            match admin.answer(&question).await {
                 Ok(value) => Answer { status: 200, body: format!("{value}\n") },
                 Err((status, text)) => Answer { status, body: format!("{}\n", json!({ "error": text })) },
             }

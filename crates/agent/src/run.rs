@@ -30,7 +30,7 @@ use switchyard_source::Sink;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Addresses;
-use crate::admin::{Admin, Identity};
+use crate::admin::{self, Admin, Identity};
 use crate::board::Board;
 use crate::config_file::Watch;
 use crate::flags::{
@@ -43,7 +43,7 @@ use crate::pages;
 use crate::settings::{Misfits, complaints, health_check_addresses, settings};
 use crate::sync::{self, FamilySync, Loop, NodeFacts, Waiting, with_causes};
 use crate::{external_ips, guard, kernel, ui};
-use sources::{host_name, notices, source};
+use sources::{host_name, notices, origin, source};
 pub(crate) use userspace::has_loopback;
 
 /// Everything is written again after this long; see `apply::iptables::mode`.
@@ -107,7 +107,8 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     }
     notices.starting(config.mode);
     let sink = external_ips::gated(config, sink(&families, &board, &health, &metrics));
-    let admin = Admin::new(board.clone(), Identity { node: node_name.clone(), mode: config.mode });
+    let identity = Identity { node: node_name.clone(), mode: config.mode };
+    let admin = Admin::new(board.clone(), identity, admin::Source::new(origin(config, &node_name, &metrics)));
     let pages = ui::pages(config, &admin, &health);
     let serving = serve(config, &node_name, sink, (&health, &metrics, pages), &notices);
     let outcome = runtime.block_on(beside(answer_operator(config, admin), serving));

@@ -10,6 +10,8 @@ mod common;
 mod asked;
 #[path = "lab_ctl/diff.rs"]
 mod diff;
+#[path = "lab_ctl/named.rs"]
+mod named;
 #[path = "lab_ctl/node.rs"]
 mod node;
 

@@ -1,11 +1,13 @@
 //! ipvs mode beyond scenarios: restarts, connections that outlive their endpoint, options, virtual servers of others, harm,
-//! changes of the mode, and kube-proxy's place. Needs a kernel with IPVS: `make vm` boots one. Elsewhere only the refusal is seen.
+//! changes of the mode, explanations beside real packets, and kube-proxy's place. Needs a kernel with IPVS: `make vm` boots one. Elsewhere only the refusal is seen.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 #[macro_use]
 #[path = "common/all.rs"]
 mod common;
+#[path = "vm_ipvs/explained.rs"]
+mod explained;
 #[path = "vm_ipvs/takeover.rs"]
 mod takeover;
 

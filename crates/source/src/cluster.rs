@@ -18,6 +18,7 @@ mod items;
 mod list;
 mod observe;
 mod outage;
+mod pages;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ use desk::{Desk, EndpointsDesk, Services, Slices};
 use follow::{Collector, Follower, Patience, Selection};
 use outage::Outages;
 pub(crate) use outage::Trouble;
+pub(crate) use pages::{Extent, Wanted, pages};
 use single::{CidrDesk, NodeDesk};
 #[cfg(test)]
 pub(crate) use watched::Watched;

@@ -25,7 +25,7 @@ pub(crate) use intern::Interner;
 pub(crate) use node::{node, service_cidr};
 pub(crate) use service::{FamilyWish, cluster_ip_wish, service};
 pub(crate) use slice::slice;
-pub(crate) use text::{clip, is_dns_label, is_dns_subdomain};
+pub(crate) use text::{address, clip, is_dns_label, is_dns_subdomain, is_label_value};
 
 use switchyard_model::{ObjectName, ServiceName, SliceName};
 

@@ -17,7 +17,9 @@ pub mod events;
 #[cfg(test)]
 mod fake_server;
 mod ledger;
+pub mod lookup;
 pub mod manifests;
+pub mod selector;
 mod wire;
 
 use std::sync::Arc;

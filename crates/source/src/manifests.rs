@@ -17,6 +17,7 @@ mod content;
 mod document;
 mod files;
 mod library;
+mod look;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -33,6 +34,7 @@ use tokio::sync::mpsc;
 
 use crate::{Sink, SourceError};
 use library::Library;
+pub(crate) use look::{Matching, look};
 use watch::Watches;
 
 /// The largest file that is read, unless the configuration says otherwise.

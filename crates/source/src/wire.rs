@@ -13,6 +13,7 @@ pub(crate) mod protobuf;
 
 pub(crate) use lax::{Lax, List, Shape};
 pub(crate) use object::{
-    Endpoint, EndpointSlice, Endpoints, ListMeta, Meta, Moment, Named, Node, NodeSpec, Object, Refusal,
-    Service, ServiceCidr, ServicePort, ServiceSpec, SlicePort, SubsetAddress,
+    Endpoint, EndpointSlice, Endpoints, ListMeta, Meta, Moment, Named, Node, NodeSpec, Object, PodEndpoints,
+    PodSlice, Refusal, Service, ServiceCidr, ServiceHead, ServicePort, ServiceSpec, SlicePort, SubsetAddress,
+    TargetRef,
 };

@@ -37,10 +37,6 @@ impl Dialled {
             let forms = "10.96.0.10:80, [fd00::10]:80, web, shop/web or shop/web:http";
             (400, format!("to must be an address with a port or a Service, as in {forms}, not {text:?}"))
         };
-        let is_name = |part: &str| {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-            !part.is_empty() && part.len() <= 253 && part.chars().all(is_plain)
-        };
         let (service, port) = match text.split_once(':') {
             Some((service, port)) => (service, Some(port)),
             None => (text, None),
@@ -116,7 +112,14 @@ fn find<'a>(
     }
 }
 
-fn list(names: BTreeSet<String>) -> String {
+/// True for what may be the name of an object.
+pub(super) fn is_name(part: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    !part.is_empty() && part.len() <= 253 && part.chars().all(is_plain)
+}
+
+/// The first of some names, for an error.
+pub(super) fn list(names: BTreeSet<String>) -> String {
     let more = names.len().saturating_sub(NAMES);
     let mut list: Vec<String> = names.into_iter().take(NAMES).collect();
     if more > 0 {

@@ -1,6 +1,6 @@
 //! Explanations: the question of an operator as a packet, and why it goes where it goes as JSON.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 use switchyard_model::{Family, Protocol};
@@ -9,15 +9,16 @@ use switchyard_netlink::route::Routes;
 use switchyard_plan::explain::{Explanation, Hit, Judged, Place, Standing, explain as why};
 use switchyard_plan::trace::{Answer, NodeAddresses, Packet, is_own};
 use switchyard_serve::admin::Question;
+use switchyard_source::lookup::Pods;
 
-use super::{Dialled, Refusal};
+use super::{Dialled, Refusal, Sender};
 use crate::sync::{View, with_causes};
 
 /// What somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Who sends; nobody in particular means this node.
-    pub from: Option<IpAddr>,
+    pub from: Option<Sender>,
     /// The interface that it comes in on; without it, the one that leads to the sender.
     pub interface: Option<String>,
     /// What is dialled.
@@ -31,9 +32,10 @@ impl Asked {
         let missing = |name: &str| (400, format!("{name} is missing"));
         let to = question.parameter("to").ok_or_else(|| missing("to"))?;
         let to = Dialled::read(to)?;
-        let from = question.parameter("from").filter(|text| !text.is_empty()).map(address).transpose()?;
-        if let (Dialled::Address(to), Some(from)) = (&to, from)
-            && Family::of(from) != Family::of(to.ip())
+        let from =
+            question.parameter("from").filter(|text| !text.is_empty()).map(Sender::read).transpose()?;
+        if let (Dialled::Address(to), Some(Sender::Address(from))) = (&to, &from)
+            && Family::of(*from) != Family::of(to.ip())
         {
             return Err((400, "from and to are of different IP families".to_owned()));
         }
@@ -44,19 +46,40 @@ impl Asked {
     }
 }
 
-fn address(text: &str) -> Result<IpAddr, Refusal> {
-    let advice = "pods are not known by name here: `kubectl get pods -o wide` tells their addresses";
-    text.parse().map_err(|_| (400, format!("from must be an IP address, not {text:?}; {advice}")))
-}
-
 fn protocol(text: &str) -> Result<Protocol, Refusal> {
     let all = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
     let found = all.into_iter().find(|protocol| protocol.to_string().eq_ignore_ascii_case(text));
     found.ok_or_else(|| (400, format!("protocol must be tcp, udp or sctp, not {text:?}")))
 }
 
-pub(super) fn explain(view: &View<'_>, asked: &Asked) -> Result<Value, Refusal> {
-    let (to, protocol) = asked.to.resolve(view, asked.protocol, asked.from.map(Family::of))?;
+/// Who sends, and what is dialled.
+struct Ends {
+    from: Option<IpAddr>,
+    /// The name of the pod that sends, if that was asked for.
+    pod: Option<String>,
+    to: SocketAddr,
+    protocol: Protocol,
+}
+
+fn ends(view: &View<'_>, asked: &Asked, pods: Option<&Pods>) -> Result<Ends, Refusal> {
+    let resolve = |family| asked.to.resolve(view, asked.protocol, family);
+    let (from, pod, (to, protocol)) = match &asked.from {
+        None => (None, None, resolve(None)?),
+        Some(Sender::Address(from)) => (Some(*from), None, resolve(Some(Family::of(*from)))?),
+        Some(Sender::Pod { namespace, name }) => {
+            let unknown = "pods are not known by name here; give an IP address, or ask `switchyard explain`";
+            let pods = pods.ok_or_else(|| (400, unknown.to_owned()))?;
+            let pod = Sender::find(namespace.as_deref(), name, pods)?;
+            let (from, found) =
+                pod.dial(|family| resolve(Some(family)).map(|found| (found.0.ip(), found)))?;
+            (Some(from), Some(pod.name), found)
+        }
+    };
+    Ok(Ends { from, pod, to, protocol })
+}
+
+pub(super) fn explain(view: &View<'_>, asked: &Asked, pods: Option<&Pods>) -> Result<Value, Refusal> {
+    let Ends { from, pod, to, protocol } = ends(view, asked, pods)?;
     let family = Family::of(to.ip());
     let Some(sync) = view.family(family) else {
         return Err((404, format!("this node does not serve {family}")));
@@ -66,22 +89,27 @@ pub(super) fn explain(view: &View<'_>, asked: &Asked) -> Result<Value, Refusal> 
     let node: NodeAddresses =
         routes.addresses().map_err(cannot)?.into_iter().map(|one| one.address).collect();
     let book = sync.book();
-    let source = asked.from.unwrap_or(book.settings().node_ip);
+    let source = from.unwrap_or(book.settings().node_ip);
     let interface = match &asked.interface {
         Some(name) => Some(name.clone()),
-        None if asked.from.is_none() || is_own(&node, source) => None,
+        None if from.is_none() || is_own(&node, source) => None,
         None => Some(routes.interface_towards(source).map_err(cannot)?.unwrap_or_default()),
     };
     let packet = Packet { source, interface, destination: to.ip(), protocol, port: to.port() };
     let explanation = why(Place { book, node: &node, manners: sync.manners() }, &packet);
     let means = explanation.hit.as_ref().map(|hit| sync.means(hit, packet.destination));
-    Ok(show(&packet, &explanation, means.unwrap_or_default()))
+    Ok(show(&packet, pod, &explanation, means.unwrap_or_default()))
 }
 
 /// Lines of means that are told; of a Service with more endpoints the rest is only counted.
 const MEANS: usize = 500;
 
-fn show(packet: &Packet, explanation: &Explanation<'_>, mut means: Vec<String>) -> Value {
+fn show(
+    packet: &Packet,
+    pod: Option<String>,
+    explanation: &Explanation<'_>,
+    mut means: Vec<String>,
+) -> Value {
     let more = means.len().saturating_sub(MEANS);
     means.truncate(MEANS);
     let verdict = match explanation.answer {
@@ -94,9 +122,10 @@ fn show(packet: &Packet, explanation: &Explanation<'_>, mut means: Vec<String>) 
         "apiVersion": "v1",
         "kind": "Explanation",
         "from": packet.source,
+        "fromPod": pod,
         "interface": packet.interface.as_deref().filter(|name| !name.is_empty()),
         "isFromThisNode": packet.interface.is_none(),
-        "to": std::net::SocketAddr::new(packet.destination, packet.port).to_string(),
+        "to": SocketAddr::new(packet.destination, packet.port).to_string(),
         "protocol": packet.protocol.to_string(),
         "verdict": verdict,
         "reason": explanation.reason.to_string(),

@@ -1,5 +1,6 @@
 //! Lists of what is served, in pages.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub(super) struct Page {
     after: Option<PortKey>,
     namespace: Option<String>,
     name: Option<String>,
+    /// Only these Services.
+    chosen: Option<BTreeSet<ServiceName>>,
 }
 
 impl Page {
@@ -37,7 +40,18 @@ impl Page {
             after: after.transpose()?,
             namespace: text("namespace"),
             name: text("name"),
+            chosen: None,
         })
+    }
+
+    /// The same of these Services alone.
+    pub(super) fn of(self, chosen: BTreeSet<ServiceName>) -> Self {
+        Self { chosen: Some(chosen), ..self }
+    }
+
+    /// The namespace that it is about, if it is about one.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
     }
 
     /// Service ports of one namespace stand beside each other, and those of one Service, too.
@@ -56,7 +70,8 @@ impl Page {
         let is = |wanted: &Option<String>, found: &Arc<str>| {
             wanted.as_ref().is_none_or(|wanted| **wanted == **found)
         };
-        is(&self.namespace, &name.service.namespace) && is(&self.name, &name.service.name)
+        let is_chosen = || self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&name.service));
+        is(&self.namespace, &name.service.namespace) && is(&self.name, &name.service.name) && is_chosen()
     }
 }
 
@@ -275,7 +290,7 @@ fn policy(policy: TrafficPolicy) -> &'static str {
     }
 }
 
-fn merge(item: &mut Value, more: Value) {
+pub(super) fn merge(item: &mut Value, more: Value) {
     if let (Value::Object(item), Value::Object(more)) = (item, more) {
         item.extend(more);
     }

@@ -101,12 +101,25 @@ pub(super) fn get(socket: &Path, path: &str, parameters: &[(&str, &str)]) -> Res
     }
     let error = value.get("error").and_then(Value::as_str).ok_or_else(|| unknown(body))?;
     if status == 404 && error.starts_with(NO_SUCH_PATH) && path != "/v1" {
-        let agent = get(socket, "/v1", &[])?;
-        let version = agent.get("version").and_then(Value::as_str).ok_or_else(|| unknown("no version"))?;
-        let agent = super::table::printable(version);
-        return Err(CtlError::Older { socket: socket.to_owned(), agent, path: path.to_owned() });
+        return Err(older(socket, path));
     }
     Err(CtlError::Refused(super::table::printable(error)))
+}
+
+/// The error that says of which version the agent is that does not know something.
+pub(super) fn older(socket: &Path, what: &str) -> CtlError {
+    let agent = match get(socket, "/v1", &[]) {
+        Ok(agent) => agent,
+        Err(error) => return error,
+    };
+    match agent.get("version").and_then(Value::as_str) {
+        Some(version) => CtlError::Older {
+            socket: socket.to_owned(),
+            agent: super::table::printable(version),
+            path: what.to_owned(),
+        },
+        None => unknown("no version"),
+    }
 }
 
 fn exchange(socket: &Path, head: &str) -> Result<String, CtlError> {

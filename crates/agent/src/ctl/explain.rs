@@ -25,9 +25,13 @@ pub(super) fn text(answer: &Value) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{}\n", printable(&value)));
     let sender = if answer["isFromThisNode"] == true { "this node" } else { "" };
+    let pod = match plain(&answer["fromPod"]) {
+        name if name.is_empty() => name,
+        name => format!(" (pod {name})"),
+    };
     line(
         "packet",
-        format!("{} -> {}/{}", plain(&answer["from"]), plain(&answer["to"]), plain(&answer["protocol"])),
+        format!("{}{pod} -> {}/{}", plain(&answer["from"]), plain(&answer["to"]), plain(&answer["protocol"])),
     );
     line("verdict", format!("{}: {}", plain(&answer["verdict"]), plain(&answer["reason"])));
     let Some(hit) = answer.get("hit").filter(|hit| !hit.is_null()) else { return text };

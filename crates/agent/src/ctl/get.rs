@@ -18,10 +18,19 @@ pub(super) fn all(flags: &GetFlags) -> Result<Value, CtlError> {
         Resource::Changes => "/v1/changes",
     };
     let (namespace, name) = names(flags);
+    let selector = flags.selector.as_deref().filter(|text| !text.trim().is_empty());
+    if selector.is_some() && matches!(flags.resource, Resource::Quarantine | Resource::Changes) {
+        let advice = "leave --selector out, or list services, endpoints or routes";
+        return Err(CtlError::Refused(format!("labels are those of Services; {advice}")));
+    }
     let (mut items, mut next) = (Vec::new(), String::new());
     loop {
-        let parameters = [("namespace", namespace), ("name", name), ("continue", next.as_str())];
+        let mut parameters = vec![("namespace", namespace), ("name", name), ("continue", next.as_str())];
+        parameters.extend(selector.map(|selector| ("selector", selector)));
         let mut answer = client::get(&flags.asking.admin_socket, path, &parameters)?;
+        if selector.is_some() && answer.get("selector").is_none() {
+            return Err(client::older(&flags.asking.admin_socket, "selectors"));
+        }
         let page = answer.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take);
         items.extend(page.ok_or_else(|| CtlError::Unknown("no items".to_owned()))?);
         match answer.get("continue").and_then(Value::as_str) {
@@ -52,6 +61,10 @@ pub(super) fn text(flags: &GetFlags, answer: &Value) -> String {
     if items.is_empty() {
         return match flags.resource {
             Resource::Quarantine => "Nothing was set aside.\n".to_owned(),
+            _ if flags.selector.is_some() => {
+                "No resources found. Labels are those of Services; `switchyard get services` lists all.\n"
+                    .to_owned()
+            }
             _ if flags.name.is_some() || flags.namespace.is_some() => {
                 "No resources found. Names are exact; `switchyard get services` lists all.\n".to_owned()
             }

@@ -92,7 +92,8 @@ pub(super) fn probe(
             return Err(CtlError::Unprobed(format!("only packets of this node can be sent; {advice}")));
         }
         let to: SocketAddr = plain(&said["to"]).parse().map_err(|_| client::unknown("no address in to"))?;
-        let source = from.and_then(|from| from.parse().ok()).unwrap_or_else(|| unspecified(to));
+        // A pod of the host's network was asked for by name; the agent says its address.
+        let source = from.and_then(|_| plain(&said["from"]).parse().ok()).unwrap_or_else(|| unspecified(to));
         let protocol = plain(&said["protocol"]);
         let (fate, got) = match protocol.as_str() {
             "tcp" => runtime.block_on(tcp(source, to))?,

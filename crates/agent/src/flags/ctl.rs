@@ -96,8 +96,8 @@ pub struct DiffFlags {
 #[derive(Clone, Debug, Args, PartialEq, Eq)]
 #[command(disable_version_flag = true)]
 pub struct ExplainFlags {
-    /// Who sends: an IP address. Without it, this node
-    #[arg(long, value_name = "IP")]
+    /// Who sends: an IP address, or a pod that is an endpoint of a Service: web-0, shop/web-0. Without it, this node
+    #[arg(long, value_name = "IP|[NAMESPACE/]POD")]
     pub from: Option<String>,
 
     /// What is dialled, for example 10.96.0.10:80, 10.96.0.10:53/udp, [fd00::10]:80, or a Service: web, shop/web, shop/web:http
@@ -150,6 +150,14 @@ pub struct GetFlags {
     /// Only Services of this namespace
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
+
+    /// Services of all namespaces, as without --namespace
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+
+    /// Only Services with these labels, as for kubectl: app=web, tier!=back, tier in (front,back), tier notin (back), app, !app; commas mean and
+    #[arg(long, short = 'l', value_name = "LABELS")]
+    pub selector: Option<String>,
 
     /// Whom to ask, and how to print.
     #[command(flatten)]

@@ -8,6 +8,7 @@ use switchyard_config::configuration::ClientConnection;
 use switchyard_serve::metrics::Metrics;
 use switchyard_source::cluster::{ListFormat, ServiceCidrs};
 use switchyard_source::events::Recorder;
+use switchyard_source::lookup::Origin;
 use switchyard_source::{Sink, SourceError, cluster, manifests};
 use tokio::runtime::Runtime;
 
@@ -22,27 +23,26 @@ pub(super) async fn source(
     sink: Sink,
     metrics: &Arc<Metrics>,
 ) -> Result<Infallible, SourceError> {
-    match &config.source {
+    match origin(config, node_name, metrics) {
+        Origin::Manifests(config) => manifests::run(config, sink).await,
+        Origin::Cluster(config) => cluster::run(config, sink).await,
+    }
+}
+
+/// Where objects come from.
+pub(super) fn origin(config: &Config, node_name: &str, metrics: &Arc<Metrics>) -> Origin {
+    let (kubeconfig, master) = match &config.source {
+        Source::Cluster { kubeconfig, master } => (kubeconfig, master),
         Source::Manifests { path } => {
-            let config = manifests::Config {
+            return Origin::Manifests(manifests::Config {
                 path: path.clone(),
                 node_name: node_name.to_owned(),
                 service_ranges: config.service_ranges.clone(),
                 max_file_bytes: manifests::MAX_FILE_BYTES,
-            };
-            manifests::run(config, sink).await
+            });
         }
-        Source::Cluster { .. } => match cluster_config(config, node_name, metrics) {
-            Some(config) => cluster::run(config, sink).await,
-            None => std::future::pending().await,
-        },
-    }
-}
-
-/// How the API server is reached; nothing without one.
-fn cluster_config(config: &Config, node_name: &str, metrics: &Arc<Metrics>) -> Option<cluster::Config> {
-    let Source::Cluster { kubeconfig, master } = &config.source else { return None };
-    Some(cluster::Config {
+    };
+    Origin::Cluster(cluster::Config {
         kubeconfig: kubeconfig.clone(),
         master: master.clone(),
         node_name: node_name.to_owned(),
@@ -71,7 +71,7 @@ pub(super) fn notices(
     runtime: &Runtime,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Notices> {
-    let Some(server) = cluster_config(config, node_name, metrics) else {
+    let Origin::Cluster(server) = origin(config, node_name, metrics) else {
         return Ok(Notices::new(Recorder::silent(), node_name));
     };
     let (recorder, poster) = notices::recorder(&host_name()?);

@@ -272,7 +272,14 @@ fn few_questions_wait_at_a_time_whoever_asks() {
     let board = Board::new();
     let identity = admin::Identity { node: "here".to_owned(), mode: crate::flags::Mode::Nftables };
     let patience = Duration::from_millis(50);
-    let looking = Looking { patience, ..Looking::new(Admin::new(board.clone(), identity)) };
+    let nowhere = switchyard_source::manifests::Config {
+        path: "/nonexistent".into(),
+        node_name: "here".to_owned(),
+        service_ranges: Vec::new(),
+        max_file_bytes: 0,
+    };
+    let source = admin::Source::new(switchyard_source::lookup::Origin::Manifests(nowhere));
+    let looking = Looking { patience, ..Looking::new(Admin::new(board.clone(), identity, source)) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // Clients that hang up at once: their questions still wait, and keep others from waiting.

@@ -93,7 +93,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (&["explain", "--to", "10.96.0.1"], 1, "to must be an address with a port or a Service"),
         (&["explain", "--to", "web:https"], 1, "web has no such port, only 80/tcp; write web:PORT"),
-        (&["explain", "--to", "web", "--from", "web-0"], 1, "from must be an IP address"),
+        (&["explain", "--to", "web", "--from", "web-0"], 1, "no pod web-0 is known: only pods"),
         (
             &["explain", "--to", "web", "--from", "10.1.0.2", "--probe"],
             2,

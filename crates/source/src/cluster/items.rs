@@ -1,7 +1,7 @@
 //! The objects of a list in protobuf, one by one, while its bytes come.
 //!
-//! In: the answer of an API server, in pieces of any size. Out: the bytes of each object, and at the end the list's version. So a list of
-//! any length is read with the memory of its largest object.
+//! In: the answer of an API server, in pieces of any size. Out: the bytes of each object, and at the end the list's version,
+//! and what the rest is asked for with, if this is a part. So a list of any length is read with the memory of its largest object.
 
 use std::ops::Range;
 
@@ -33,13 +33,22 @@ pub(super) struct Items {
     pieces: Vec<u8>,
     /// What is before this in `pieces` is done with.
     at: usize,
-    version: Option<String>,
+    end: Option<End>,
+}
+
+/// What a list says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct End {
+    /// Its version.
+    pub(super) version: String,
+    /// What to ask for the rest with; empty if there is none.
+    pub(super) more: String,
 }
 
 impl Items {
     /// Before the first byte.
     pub(super) fn new() -> Self {
-        Self { place: Place::Magic, pieces: Vec::new(), at: 0, version: None }
+        Self { place: Place::Magic, pieces: Vec::new(), at: 0, end: None }
     }
 
     /// Adds bytes; what [`Self::next`] gave before is gone.
@@ -56,10 +65,8 @@ impl Items {
                 (ITEMS, Payload::Bytes(_)) => return Ok(self.pieces.get(value)),
                 (METADATA, Payload::Bytes(_)) => {
                     let meta: ListMeta = decode(self.pieces.get(value).unwrap_or_default());
-                    // Nobody asked for a part of the list, and a part must not be taken for the whole.
-                    let is_whole = meta.more.text().is_empty();
-                    let version = meta.resource_version.as_ref().filter(|text| is_whole && !text.is_empty());
-                    self.version = version.cloned();
+                    let (version, more) = (meta.resource_version.text(), meta.more.text().to_owned());
+                    self.end = (!version.is_empty()).then(|| End { version: version.to_owned(), more });
                 }
                 _ => {}
             }
@@ -118,10 +125,10 @@ impl Items {
         }
     }
 
-    /// The version of the list, if all of it has come.
-    pub(super) fn finish(self) -> Option<String> {
+    /// What the list says about itself, if all of it has come.
+    pub(super) fn finish(self) -> Option<End> {
         let is_whole = self.place == Place::Envelope && self.at == self.pieces.len();
-        self.version.filter(|_| is_whole)
+        self.end.filter(|_| is_whole)
     }
 }
 
@@ -157,7 +164,7 @@ mod tests {
     }
 
     /// Objects and version, if the list comes in pieces of this size.
-    fn read(bytes: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, Option<String>), Broken> {
+    fn read(bytes: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, Option<End>), Broken> {
         let (mut items, mut found) = (Items::new(), Vec::new());
         for piece in bytes.chunks(size) {
             items.push(piece);
@@ -172,20 +179,22 @@ mod tests {
     fn every_object_comes_and_only_a_whole_list_has_a_version() {
         let objects = vec![b"one".to_vec(), Vec::new(), vec![7; 300]];
         let bytes = list(&objects);
+        let end = End { version: "77".to_owned(), more: String::new() };
         for size in [1, 2, 3, 7, 100, bytes.len()] {
-            assert_eq!(read(&bytes, size), Ok((objects.clone(), Some("77".to_owned()))));
+            assert_eq!(read(&bytes, size), Ok((objects.clone(), Some(end.clone()))));
         }
         // The two empty fields of the envelope are after the list, so what misses only them is whole, too.
         for end in (0..bytes.len()).filter(|end| ![bytes.len() - 2, bytes.len() - 4].contains(end)) {
-            let (_, version) = read(&bytes[..end], 5).expect("no broken bytes");
-            assert_eq!(version, None, "cut after {end} of {}", bytes.len());
+            let (_, said) = read(&bytes[..end], 5).expect("no broken bytes");
+            assert_eq!(said, None, "cut after {end} of {}", bytes.len());
         }
     }
 
     #[test]
-    fn a_part_of_a_list_has_no_version() {
+    fn a_part_of_a_list_says_so() {
         let objects = vec![b"one".to_vec()];
-        assert_eq!(read(&part(&objects, b"token"), 9), Ok((objects, None)));
+        let end = End { version: "77".to_owned(), more: "token".to_owned() };
+        assert_eq!(read(&part(&objects, b"token"), 9), Ok((objects, Some(end))));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use kube::{Client, Resource};
 use tokio::time::timeout;
 
 use super::follow::{ANSWER, Collector, Selection};
-use super::items::Items;
+use super::items::{End, Items};
 use super::outage::Trouble;
 use super::watched::Watched;
 use crate::convert::clip;
@@ -33,8 +33,8 @@ const MAX_JSON: usize = 512 << 20;
 /// Largest answer that says no.
 const MAX_REFUSAL: usize = 64 << 10;
 
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const JSON: &str = "application/json";
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(super) const JSON: &str = "application/json";
 
 /// In which form lists are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,62 +63,86 @@ pub(super) async fn fetch<C: Collector>(
     collector: &mut C,
 ) -> Result<String, Trouble> {
     collector.begin();
-    let request = request::<C::Wire>(selection, age, format)?;
-    let answer = timeout(ANSWER, client.send(request)).await.map_err(|_| Trouble::Silent)?;
-    let answer = answer.map_err(|error| Trouble::of(&error))?;
-    if !answer.status().is_success() {
-        return Err(refusal(answer).await);
-    }
-    let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let is_protobuf = kind.is_some_and(|kind| kind.starts_with(PROTOBUF));
-    let version = if is_protobuf {
-        take_protobuf(answer.into_body(), collector).await?
-    } else {
-        take_json(answer.into_body(), collector).await?
-    };
-    version.ok_or_else(|| Trouble::Garbled("a list without a version, or a part of one".into()))
-}
-
-fn request<O: Object>(selection: &Selection, age: Age, format: ListFormat) -> Result<Request<Body>, Trouble> {
     let parameters = ListParams {
         label_selector: selection.labels.clone(),
         field_selector: selection.field_selector(),
         resource_version: (age == Age::Any).then(|| "0".to_owned()),
         ..ListParams::default()
     };
-    let path = Watched::<O>::url_path(&(), None);
-    let unusable = |error: &dyn std::error::Error| Trouble::Invalid(clip(&error.to_string()));
-    let mut request = Paths::new(path).list(&parameters).map_err(|error| unusable(&error))?.map(Body::from);
-    let accept = match format {
+    let request = request::<C::Wire>(None, &parameters, accept::<C::Wire>(format))?;
+    let end = take(client, request, MAX_JSON, &mut |object: &C::Wire| collector.add(object)).await?;
+    // Nobody asked for a part of the list, and a part must not be taken for the whole.
+    let version = end.filter(|end| end.more.is_empty()).map(|end| end.version);
+    version.ok_or_else(|| Trouble::Garbled("a list without a version, or a part of one".into()))
+}
+
+fn accept<O: Object>(format: ListFormat) -> String {
+    match format {
         ListFormat::Protobuf if O::HAS_PROTOBUF => format!("{PROTOBUF},{JSON}"),
         ListFormat::Protobuf | ListFormat::Json => JSON.to_owned(),
-    };
+    }
+}
+
+/// The request for a list. A namespace is one part of a path, so it must be a name.
+pub(super) fn request<O: Object>(
+    namespace: Option<&str>,
+    parameters: &ListParams,
+    accept: String,
+) -> Result<Request<Body>, Trouble> {
+    let path = Watched::<O>::url_path(&(), namespace);
+    let unusable = |error: &dyn std::error::Error| Trouble::Invalid(clip(&error.to_string()));
+    let mut request = Paths::new(path).list(parameters).map_err(|error| unusable(&error))?.map(Body::from);
     let accept = accept.try_into().map_err(|error: header::InvalidHeaderValue| unusable(&error))?;
     request.headers_mut().insert(header::ACCEPT, accept);
     Ok(request)
 }
 
+/// Takes each object of an answer; what the list says about itself, if it came to its end.
+pub(super) async fn take<O: Object>(
+    client: &Client,
+    request: Request<Body>,
+    most: usize,
+    each: &mut impl FnMut(&O),
+) -> Result<Option<End>, Trouble> {
+    let answer = timeout(ANSWER, client.send(request)).await.map_err(|_| Trouble::Silent)?;
+    let answer = answer.map_err(|error| Trouble::of(&error))?;
+    if !answer.status().is_success() {
+        return Err(refusal(answer).await);
+    }
+    let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_some_and(|kind| kind.starts_with(PROTOBUF)) {
+        take_protobuf(answer.into_body(), each).await
+    } else {
+        take_json(answer.into_body(), most, each).await
+    }
+}
+
 /// The objects come while the rest of the list is still on its way.
-async fn take_protobuf<C: Collector>(mut body: Body, collector: &mut C) -> Result<Option<String>, Trouble> {
+async fn take_protobuf<O: Object>(mut body: Body, each: &mut impl FnMut(&O)) -> Result<Option<End>, Trouble> {
     let garbled = |_| Trouble::Garbled("a list that is no protobuf".into());
     let mut items = Items::new();
     while let Some(frame) = timeout(PAUSE, body.frame()).await.map_err(|_| Trouble::Silent)? {
         let frame = frame.map_err(|error| Trouble::of(&error))?;
         items.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
         while let Some(item) = items.next().map_err(garbled)? {
-            collector.add(&decode(item));
+            each(&decode(item));
         }
     }
     Ok(items.finish())
 }
 
-async fn take_json<C: Collector>(body: Body, collector: &mut C) -> Result<Option<String>, Trouble> {
-    let text = whole(body, MAX_JSON).await?;
+async fn take_json<O: Object>(
+    body: Body,
+    most: usize,
+    each: &mut impl FnMut(&O),
+) -> Result<Option<End>, Trouble> {
+    let text = whole(body, most).await?;
     let garbled = |error: serde_json::Error| Trouble::Garbled(clip(&error.to_string()));
-    let list: ObjectList<Watched<C::Wire>> = serde_json::from_slice(&text).map_err(garbled)?;
-    list.items.iter().for_each(|item| collector.add(&item.object));
-    let is_part = list.metadata.continue_.is_some_and(|token| !token.is_empty());
-    Ok(list.metadata.resource_version.filter(|version| !is_part && !version.is_empty()))
+    let list: ObjectList<Watched<O>> = serde_json::from_slice(&text).map_err(garbled)?;
+    list.items.iter().for_each(|item| each(&item.object));
+    let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+    let more = list.metadata.continue_.unwrap_or_default();
+    Ok(version.map(|version| End { version, more }))
 }
 
 /// Why the server says no. It says so in the form in which the list would have come.

@@ -109,7 +109,7 @@ impl Trouble {
     }
 
     /// What an operator can do.
-    fn advice(&self) -> &'static str {
+    pub(crate) fn advice(&self) -> &'static str {
         match self {
             Self::Refused | Self::Unreachable(_) | Self::Silent => {
                 "check that the server runs, its address and CA in the kubeconfig or --master, and the network"

@@ -34,8 +34,8 @@ fn is_label_of_any_length(text: &str) -> bool {
         && bytes.iter().all(|&b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// A non-empty label value: zones.
-pub(super) fn is_label_value(text: &str) -> bool {
+/// A non-empty label value, or the name of a label without its prefix.
+pub(crate) fn is_label_value(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_end = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     bytes.len() <= 63
@@ -45,7 +45,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
 }
 
 /// An address as kube-proxy reads it: IPv4 with leading zeros is decimal, IPv4 mapped into IPv6 is IPv4.
-pub(super) fn address(text: &str) -> Option<IpAddr> {
+pub(crate) fn address(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         let address: Ipv6Addr = text.parse().ok()?;
         return Some(IpAddr::V6(address).to_canonical());

@@ -11,7 +11,7 @@ use switchyard_model::{Complaint, EndpointSlice, Node, ObjectName, Service};
 
 use super::document::{self, Documents};
 use crate::convert::{self, Converted, FamilyWish, Findings, Interner, clip};
-use crate::wire::{self, Lax, Meta, Object};
+use crate::wire::{self, Lax, Meta, Object, Shape};
 
 /// Lists within lists are followed this far.
 const MAX_LIST_DEPTH: usize = 4;
@@ -65,7 +65,7 @@ pub(super) fn read(path: &Path, text: &str, interner: &mut Interner) -> Content 
     let Documents { values, broken } = document::read(text);
     let mut reader = Reader { interner, content: Content::default(), ignored: BTreeMap::new() };
     for (line, value) in values {
-        reader.value(value, None, line, 0);
+        each_object(value, &mut |kind, api_version, value| reader.object(kind, api_version, value, line));
     }
     let Reader { mut content, ignored, .. } = reader;
     content.is_whole = broken.is_empty();
@@ -82,6 +82,34 @@ pub(super) fn read(path: &Path, text: &str, interner: &mut Interner) -> Content 
     content
 }
 
+/// Takes an object with its kind and API version.
+pub(super) type Each<'a> = dyn FnMut(&str, &str, Value) + 'a;
+
+/// Hands on one object, or all objects of a list. Items of a typed list need not name their kind.
+pub(super) fn each_object(value: Value, each: &mut Each<'_>) {
+    unfold(value, None, 0, each);
+}
+
+fn unfold(mut value: Value, kind_of_list: Option<&str>, depth: usize, each: &mut Each<'_>) {
+    let text = |key| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut kind = text("kind");
+    let api_version = text("apiVersion");
+    if kind.is_empty() {
+        kind.push_str(kind_of_list.unwrap_or_default());
+    }
+    let item_kind = kind.strip_suffix("List");
+    if let (Some(item_kind), Some(Value::Array(items))) = (item_kind, value.get_mut("items"))
+        && depth < MAX_LIST_DEPTH
+    {
+        let items = std::mem::take(items);
+        for item in items {
+            unfold(item, Some(item_kind).filter(|kind| !kind.is_empty()), depth + 1, each);
+        }
+        return;
+    }
+    each(&kind, &api_version, value);
+}
+
 struct Reader<'a> {
     interner: &'a mut Interner,
     content: Content,
@@ -90,31 +118,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Takes one object, or all objects of a list. Items of a typed list need not name their kind.
-    fn value(&mut self, mut value: Value, kind_of_list: Option<&str>, line: usize, depth: usize) {
-        let text = |key| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut kind = text("kind");
-        let api_version = text("apiVersion");
-        if kind.is_empty() {
-            kind.push_str(kind_of_list.unwrap_or_default());
-        }
-        let item_kind = kind.strip_suffix("List");
-        if let (Some(item_kind), Some(Value::Array(items))) = (item_kind, value.get_mut("items"))
-            && depth < MAX_LIST_DEPTH
-        {
-            let items = std::mem::take(items);
-            for item in items {
-                self.value(item, Some(item_kind).filter(|kind| !kind.is_empty()), line, depth + 1);
-            }
-            return;
-        }
-        match (kind.as_str(), api_version.as_str()) {
+    fn object(&mut self, kind: &str, api_version: &str, value: Value, line: usize) {
+        match (kind, api_version) {
             ("Service", "v1" | "") => self.service(value),
             ("EndpointSlice", "discovery.k8s.io/v1" | "") => self.slice(value),
             ("Endpoints", "v1" | "") => self.endpoints(value),
             ("Node", "v1" | "") => self.node(value),
             ("ServiceCIDR", "networking.k8s.io/v1" | "networking.k8s.io/v1beta1" | "") => self.cidr(value),
-            _ => self.ignore(&kind, &api_version, line),
+            _ => self.ignore(kind, api_version, line),
         }
     }
 
@@ -190,14 +201,14 @@ fn name_of<O: Object>(wire: &O) -> ObjectName {
 }
 
 /// Decoding a value that is already parsed cannot fail; if it did, the object would lack everything.
-fn decode<O: Object>(value: Value) -> O {
+pub(super) fn decode<O: Shape + Default>(value: Value) -> O {
     match Lax::deserialize(value) {
         Ok(Lax::Is(object)) => object,
         Ok(Lax::Absent | Lax::Wrong(_)) | Err(_) => O::default(),
     }
 }
 
-fn default_namespace(meta: &mut Lax<Meta>) {
+pub(super) fn default_namespace(meta: &mut Lax<Meta>) {
     if let Lax::Is(meta) = meta
         && meta.namespace == Lax::Absent
     {

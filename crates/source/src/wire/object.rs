@@ -103,6 +103,8 @@ objects! {
     EndpointSlice "EndpointSlice" = "discovery.k8s.io" / "endpointslices", true;
     // Ports have other numbers in it than those of slices, for clusters that hardly exist any more.
     Endpoints "Endpoints" = "" / "endpoints", false;
+    PodSlice "EndpointSlice" = "discovery.k8s.io" / "endpointslices", true;
+    ServiceHead "Service" = "" / "services", true;
     Node "Node" = "" / "nodes", true;
     ServiceCidr "ServiceCIDR" = "networking.k8s.io" / "servicecidrs", true;
 }
@@ -243,6 +245,45 @@ records! {
     SubsetAddress {
         ip: String = 1,
         node_name: String = 4,
+    }
+
+    /// An EndpointSlice as far as it tells the names of pods.
+    PodSlice {
+        metadata: Meta = 1,
+        endpoints: List<PodEndpoint> = 2,
+    }
+
+    PodEndpoint {
+        addresses: List<String> = 1,
+        target_ref: TargetRef = 4,
+    }
+
+    /// The object behind an address.
+    TargetRef {
+        kind: String = 1,
+        namespace: String = 2,
+        name: String = 3,
+    }
+
+    /// Endpoints as far as they tell the names of pods; only files have them.
+    PodEndpoints {
+        metadata: Meta = 1,
+        subsets: List<PodSubset> = 2,
+    }
+
+    PodSubset {
+        addresses: List<PodAddress> = 1,
+        not_ready_addresses: List<PodAddress> = 2,
+    }
+
+    PodAddress {
+        ip: String = 1,
+        target_ref: TargetRef = 2,
+    }
+
+    /// A Service's name and nothing else.
+    ServiceHead {
+        metadata: Meta = 1,
     }
 
     /// v1 Node.
