@@ -19,6 +19,8 @@ mod crowd;
 mod events;
 #[path = "e2e_cluster/faults.rs"]
 mod faults;
+#[path = "e2e_cluster/migration.rs"]
+mod migration;
 #[path = "e2e_cluster/node.rs"]
 mod node;
 #[path = "e2e_cluster/on_cluster.rs"]
