@@ -13,6 +13,8 @@ mod e2e;
 
 #[path = "e2e_cluster/changes.rs"]
 mod changes;
+#[path = "e2e_cluster/chart.rs"]
+mod chart;
 #[path = "e2e_cluster/crowd.rs"]
 mod crowd;
 #[path = "e2e_cluster/events.rs"]

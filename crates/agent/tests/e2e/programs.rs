@@ -14,6 +14,9 @@ pub(crate) const CONTROL_PLANE: &str = "controlplane";
 /// Upstream's kube-proxy.
 pub(crate) const KUBE_PROXY: &str = "kube-proxy";
 
+/// Renders a Helm chart.
+pub(crate) const CHART: &str = "chart";
+
 /// Where a program is; prints why there is none.
 pub(crate) fn find_or_skip(name: &str) -> Option<PathBuf> {
     // The agent is in target/debug, these are in target/e2e.
