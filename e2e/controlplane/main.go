@@ -77,6 +77,7 @@ func flags(dir string, address net.IP, services string) []string {
 		"--service-account-key-file=" + at("accounts.key"),
 		"--service-account-signing-key-file=" + at("accounts.key"),
 		"--service-cluster-ip-range=" + services,
+		"--allow-privileged=true", // as kubeadm starts it; without, it refuses pods that kube-proxy itself needs
 	}
 }
 

@@ -13,12 +13,16 @@ mod e2e;
 
 #[path = "e2e_cluster/changes.rs"]
 mod changes;
+#[path = "e2e_cluster/chart.rs"]
+mod chart;
 #[path = "e2e_cluster/crowd.rs"]
 mod crowd;
 #[path = "e2e_cluster/events.rs"]
 mod events;
 #[path = "e2e_cluster/faults.rs"]
 mod faults;
+#[path = "e2e_cluster/migration.rs"]
+mod migration;
 #[path = "e2e_cluster/named.rs"]
 mod named;
 #[path = "e2e_cluster/node.rs"]

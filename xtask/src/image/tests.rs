@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use switchyard_lab::{Lab, Node};
@@ -121,6 +121,11 @@ fn bring_setpriv(root: &Path) -> Vec<String> {
 /// The image of a variant does a full sync in a mode, as root with these capabilities alone.
 fn runs_in_a_node(variant: Variant, flags: &[&str], capabilities: &str) {
     let Some(lab) = Lab::new_or_skip() else { return };
+    run(&lab, variant, flags, capabilities, || {});
+}
+
+/// The same on a node that has something already; then `check`, while it runs.
+fn run(lab: &Lab, variant: Variant, flags: &[&str], capabilities: &str, check: impl FnOnce()) {
     let Some(agent) = agent() else {
         assert_ne!(
             std::env::var("LAB").as_deref(),
@@ -151,6 +156,7 @@ fn runs_in_a_node(variant: Variant, flags: &[&str], capabilities: &str) {
         process.wait_for_log(&format!("full sync done family={family}"), PATIENCE).unwrap();
     }
     assert!(root.path().join("run/switchyard/admin.sock").exists(), "{}", process.log().unwrap());
+    check();
     process.terminate().unwrap();
     assert!(
         process.wait(PATIENCE).unwrap().is_some_and(|status| status.success()),
@@ -167,4 +173,60 @@ fn the_image_syncs_with_one_capability() {
 #[test]
 fn the_image_with_iptables_syncs_in_iptables_mode() {
     runs_in_a_node(Variant::Iptables, &["--proxy-mode=iptables", "--iptables-backend=nft"], ",+net_admin");
+}
+
+/// Some of what kube-proxy leaves in iptables mode, in its own words, and a chain of somebody else.
+const LEFT: &str = r#"*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-SVC-LOLE4ISW44XBNF3G - [0:0]
+:KUBE-PROXY-CANARY - [0:0]
+:OTHERS - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A PREROUTING -j OTHERS
+-A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A KUBE-SERVICES -p tcp --dport 80 -j KUBE-SVC-LOLE4ISW44XBNF3G
+-A KUBE-SVC-LOLE4ISW44XBNF3G -j KUBE-MARK-MASQ
+-A KUBE-MARK-MASQ -j MARK --or-mark 0x4000
+COMMIT
+*filter
+:KUBE-FORWARD - [0:0]
+:KUBE-SERVICES - [0:0]
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A OUTPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+COMMIT
+"#;
+
+/// The image that the documentation names for the way from kube-proxy's iptables mode to our nftables mode.
+fn takes_over_from_iptables(backend: &str, capabilities: &str) {
+    let Some(lab) = Lab::new_or_skip() else { return };
+    let node = lab.node(Node::N1);
+    let tools = ["iptables", "ip6tables"].map(|tool| format!("{tool}-{backend}"));
+    for tool in &tools {
+        let restored = node.feed(&format!("{tool}-restore"), &["--noflush"], LEFT.as_bytes()).unwrap();
+        assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    }
+    let saved = || tools.each_ref().map(|tool| node.exec_ok::<&str>(&format!("{tool}-save"), &[]).unwrap());
+    run(&lab, Variant::Iptables, &["--proxy-mode=nftables"], capabilities, || {
+        let end = Instant::now() + PATIENCE;
+        while saved().iter().any(|rules| rules.contains("KUBE-")) {
+            assert!(Instant::now() < end, "what kube-proxy left is still there: {:?}", saved());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(saved().iter().all(|rules| rules.contains("-A PREROUTING -j OTHERS")), "{:?}", saved());
+        node.exec_ok("nft", &["list", "table", "ip", "switchyard"]).unwrap();
+    });
+}
+
+#[test]
+fn the_image_takes_over_from_iptables_nft() {
+    takes_over_from_iptables("nft", ",+net_admin");
+}
+
+#[test]
+fn the_image_takes_over_from_iptables_legacy() {
+    takes_over_from_iptables("legacy", ",+net_admin,+net_raw");
 }

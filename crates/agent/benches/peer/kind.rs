@@ -1,10 +1,9 @@
 //! The kinds of proxies that are compared: one row of [`KINDS`] each.
 
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::e2e::programs::{KUBE_PROXY, find_or_skip};
+use crate::e2e::programs::{KUBE_PROXY, find_or_skip, search_path};
 
 /// The newer kube-proxy, which only this benchmark builds.
 const KUBE_PROXY_NEXT: &str = "kube-proxy-next";
@@ -160,25 +159,8 @@ impl Kind {
         if let (Program::Ours, Some(backend)) = (self.program, self.backend) {
             command.arg(format!("--iptables-backend={backend}"));
         }
-        command.env("PATH", programs(dir, self.backend));
+        command.env("PATH", search_path(dir, self.backend));
         command.env("XTABLES_LOCKFILE", dir.join("xtables.lock"));
         command
     }
-}
-
-/// A search path with one variant of iptables.
-fn programs(dir: &Path, backend: Option<&str>) -> std::ffi::OsString {
-    let bin = dir.join("bin");
-    let is_new = std::fs::create_dir(&bin).is_ok();
-    if let Some(backend) = backend.filter(|_| is_new) {
-        let multi = PathBuf::from(format!("/usr/sbin/xtables-{backend}-multi"));
-        for family in ["iptables", "ip6tables"] {
-            for tool in ["", "-save", "-restore"] {
-                symlink(&multi, bin.join(format!("{family}{tool}"))).unwrap();
-            }
-        }
-    }
-    let mut path = bin.into_os_string();
-    path.push(":/usr/sbin:/usr/bin:/sbin:/bin");
-    path
 }

@@ -1,5 +1,7 @@
 //! What pages ask for, from books that no loop syncs.
 
+mod crowd;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;

@@ -77,8 +77,21 @@ pub(crate) fn http(from: &Host, to: impl ToSocketAddrs, path: &str) -> anyhow::R
         Ok(String::from_utf8_lossy(&text).into_owned())
     })??;
     let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
-    let (_, body) = text.split_once("\r\n\r\n").unwrap_or_default();
-    Ok((status.ok_or_else(|| anyhow!("no HTTP answer: {text:?}"))?, body.to_owned()))
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+    let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+    let body = if is_chunked { joined(body) } else { body.to_owned() };
+    Ok((status.ok_or_else(|| anyhow!("no HTTP answer: {text:?}"))?, body))
+}
+
+/// The chunks of a body. Their sizes count bytes; the pages here are ASCII.
+pub(crate) fn joined(mut chunks: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or_default();
+        body.push_str(rest.get(..size).unwrap_or_default());
+        chunks = rest.get(size + 2..).unwrap_or_default();
+    }
+    body
 }
 
 /// Writes an executable shell script.

@@ -20,6 +20,20 @@ pub(crate) fn rules(host: &Host, variant: Variant) -> String {
     tools.iter().map(|tool| saved(tool, &host.exec_ok::<&str>(tool, &[]).unwrap())).collect()
 }
 
+/// True if a table of nf_tables is there in both families.
+pub(crate) fn has_tables(host: &Host, name: &str) -> bool {
+    NFT_FAMILIES.iter().all(|family| !table(host, family, name).is_empty())
+}
+
+/// True if anything of kube-proxy is there in a family: a chain of this variant, or its table of nftables mode. Our iptables mode has the
+/// same chains. KUBE-FIREWALL does not count, because it is the kubelet's too.
+pub(crate) fn has_any_of_kube_proxy(host: &Host, variant: Variant) -> bool {
+    match variant.backend() {
+        None => NFT_FAMILIES.iter().any(|family| !table(host, family, "kube-proxy").is_empty()),
+        Some(_) => rules(host, variant).replace("KUBE-FIREWALL", "").contains("KUBE-"),
+    }
+}
+
 /// True if rules of the proxy lead somewhere from this port of the cluster IP 250 (or `::250`), in both families.
 pub(crate) fn has_mark(host: &Host, variant: Variant, port: u16) -> bool {
     let has = |program: &str, arguments: &[&str], text: &str| {

@@ -1,9 +1,9 @@
-//! Connections that are made all the time while something else happens.
+//! Connections that stay open, and such that are made all the time, while something else happens.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use switchyard_lab::{Dial, Host};
+use switchyard_lab::{Dial, Held, Host};
 use switchyard_model::Family;
 
 use super::looking::at;
@@ -42,4 +42,22 @@ fn connect_until(caller: &Host, stop: &AtomicBool, made: &AtomicU32) -> Vec<Stri
         std::thread::sleep(Duration::from_millis(2));
     }
     failures
+}
+
+/// Connections to `cluster.1:80` from a pod and to its node port 30080 from outside, in both families, each with who answers.
+pub(crate) fn hold_both(world: &World) -> Vec<(Held, String)> {
+    let ways = [("n1.9", "cluster.1:80"), ("client", "n1:30080")];
+    let hold = |family: Family, (from, to): (&str, &str)| {
+        let mut held = world.host(from).hold(&Dial::tcp(at(to, family))).unwrap();
+        let name = held.ask().name().unwrap().to_owned();
+        (held, name)
+    };
+    Family::ALL.into_iter().flat_map(|family| ways.map(|way| hold(family, way))).collect()
+}
+
+/// All of them still lead where they led.
+pub(crate) fn assert_held(held: &mut [(Held, String)]) {
+    for (held, name) in held {
+        assert_eq!(held.ask().name(), Some(name.as_str()));
+    }
 }

@@ -1,7 +1,9 @@
-//! The Go programs that `scripts/build-e2e` makes out of `e2e/`.
+//! The Go programs that `scripts/build-e2e` makes out of `e2e/`, and which iptables they find.
 //!
 //! Out: a path, or a loud skip; `E2E=require` in the environment turns that into a failure.
 
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::common::variant::say;
@@ -11,6 +13,9 @@ pub(crate) const CONTROL_PLANE: &str = "controlplane";
 
 /// Upstream's kube-proxy.
 pub(crate) const KUBE_PROXY: &str = "kube-proxy";
+
+/// Renders a Helm chart.
+pub(crate) const CHART: &str = "chart";
 
 /// Where a program is; prints why there is none.
 pub(crate) fn find_or_skip(name: &str) -> Option<PathBuf> {
@@ -24,4 +29,21 @@ pub(crate) fn find_or_skip(name: &str) -> Option<PathBuf> {
     assert!(std::env::var("E2E").as_deref() != Ok("require"), "E2E=require, but {reason}");
     say(&format!("SKIPPED: {reason}"));
     None
+}
+
+/// A search path whose iptables is that of a variant. It is made of links below `dir`, once.
+pub(crate) fn search_path(dir: &Path, backend: Option<&str>) -> OsString {
+    let bin = dir.join("programs");
+    let is_new = std::fs::create_dir(&bin).is_ok();
+    if let Some(backend) = backend.filter(|_| is_new) {
+        let multi = PathBuf::from(format!("/usr/sbin/xtables-{backend}-multi"));
+        for family in ["iptables", "ip6tables"] {
+            for tool in ["", "-save", "-restore"] {
+                symlink(&multi, bin.join(format!("{family}{tool}"))).unwrap();
+            }
+        }
+    }
+    let mut path = bin.into_os_string();
+    path.push(":/usr/sbin:/usr/bin:/sbin:/bin");
+    path
 }

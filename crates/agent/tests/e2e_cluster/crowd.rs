@@ -1,13 +1,14 @@
 //! Very many Services that come and go through the API while the agent runs. `SERVICES=n` in the environment makes it another number.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use switchyard_lab::Dial;
+use switchyard_lab::{Dial, Host};
 
-use crate::common::looking::within;
+use crate::common::looking::{METRICS, http, within};
 use crate::common::variant::Variant;
 use crate::e2e::bulk::Crowd;
-use crate::on_cluster::OnCluster;
+use crate::on_cluster::{OnCluster, WEB};
 
 const SERVICES: u32 = 5000;
 
@@ -20,6 +21,9 @@ const LISTS: [&str; 2] =
 
 /// What the agent may hold afterwards, in multiples of before: allocators keep some of what they had.
 const GROWTH: f64 = 3.0;
+
+/// What no page of the dashboard exceeds. The longest is the ledger, with its last 256 changes.
+const PAGE: usize = 400_000;
 
 /// Two endpoints for each Service.
 fn endpoints(n: u32) -> Vec<String> {
@@ -57,9 +61,42 @@ fn delete_all(cluster: &OnCluster) {
     }
 }
 
+fn page(node: &Host, path: &str) -> String {
+    let (status, body) = http(node, METRICS, &format!("/ui/{path}")).unwrap();
+    assert!(status == 200 && body.len() < PAGE, "{path}: {status}, {} bytes", body.len());
+    body
+}
+
+/// Looks at the dashboard all the time while `body` runs; every page comes, and none grows.
+fn while_looking(node: &Host, body: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    let look = || {
+        let mut pages = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            for path in ["", "services", "services?page=40", "services?search=svc-00", "changes", "set-aside"]
+            {
+                page(node, path);
+                pages += 1;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        pages
+    };
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(look);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        is_over.store(true, Ordering::Relaxed);
+        let pages = looking.join().unwrap();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        assert!(pages > 20, "only {pages} pages came");
+        eprintln!("{pages} pages came meanwhile");
+    });
+}
+
 #[test]
 fn five_thousand_services_come_and_go() {
-    let Some(cluster) = OnCluster::with_web(Variant::Nftables) else { return };
+    let Some(cluster) = OnCluster::running_with(Variant::Nftables, WEB, &["--enable-ui"]) else { return };
+    cluster.expect("cluster.1:80", &["n1.1"]);
     answer_for_all(&cluster);
     let (world, before, empty) = (&cluster.world, resident(&cluster), cluster.world.rules());
     let crowd = Crowd::new(&cluster.control_plane, "crowd", 97);
@@ -71,14 +108,19 @@ fn five_thousand_services_come_and_go() {
 
     let services = std::env::var("SERVICES").map_or(SERVICES, |number| number.parse().unwrap());
     let many = usize::try_from(services).unwrap();
-    let began = Instant::now();
-    crowd.create(0..services, endpoints).unwrap();
-    let created = began.elapsed();
+    let (began, mut created) = (Instant::now(), Duration::ZERO);
     let is_whole = || {
         let rules = world.rules();
         count(&rules, "frontends", "10.97.") == many && count(&rules, "slots", "has endpoint") >= 2 * many
     };
-    assert!(within(LONG, is_whole), "{}", world.log());
+    while_looking(world.n1(), || {
+        crowd.create(0..services, endpoints).unwrap();
+        created = began.elapsed();
+        assert!(within(LONG, is_whole), "{}", world.log());
+    });
+    let last = format!("svc-{:05}", services - 1);
+    let found = page(world.n1(), &format!("services?search={last}"));
+    assert!(found.contains("1 to 1 of 1 Service") && found.contains(&last), "{found}");
     let (served, full) = (began.elapsed(), resident(&cluster));
     assert!([0, services / 2, services - 1].into_iter().all(is_served), "{}", world.log());
     assert_eq!(cluster.api().items(LISTS[0]).len(), many);

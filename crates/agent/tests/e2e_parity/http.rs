@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use switchyard_lab::Host;
 
+use crate::common::looking::joined;
+
 /// An answer comes before this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -67,17 +69,6 @@ impl Answer {
         }
         format!("    kube-proxy: {theirs:?}\n    switchyard: {ours:?}\n")
     }
-}
-
-/// The chunks of a body. Their sizes count bytes; the pages here are ASCII.
-fn joined(mut chunks: &str) -> String {
-    let mut body = String::new();
-    while let Some((size, rest)) = chunks.split_once("\r\n") {
-        let size = usize::from_str_radix(size.trim(), 16).unwrap_or_default();
-        body.push_str(rest.get(..size).unwrap_or_default());
-        chunks = rest.get(size + 2..).unwrap_or_default();
-    }
-    body
 }
 
 /// With `TIME` in place of every moment in RFC 3339, whatever its fraction.

@@ -3,8 +3,7 @@
 //! In: a control plane with objects. Out: how the rules of the two differ, and how packets fare. kube-proxy never runs outside of its
 //! lab's namespace, and finds only the iptables programs of one variant.
 
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use crate::common::stage::Stage;
 use crate::common::variant::Variant;
 use crate::e2e::control_plane::ControlPlane;
 use crate::e2e::gateway::Gateway;
+use crate::e2e::programs::search_path;
 use crate::packets::{self, Report};
 use crate::probes::Probe;
 use crate::rules::Rules;
@@ -150,7 +150,9 @@ impl Proxy {
         if let (Kind::Ours, Some(_)) = (kind, plan.variant.backend()) {
             command.arg(plan.variant.flag());
         }
-        command.env("PATH", programs(dir.path(), plan.variant));
+        // nftables mode runs iptables only to clean up.
+        let backend = plan.variant.backend().unwrap_or("nft");
+        command.env("PATH", search_path(dir.path(), Some(backend)));
         command.env("XTABLES_LOCKFILE", dir.path().join("xtables.lock"));
         let process = node.start(&mut command, &dir.path().join("log")).unwrap();
         Self { kind, process, node, stage, _gateway: gateway, _dir: dir }
@@ -180,19 +182,4 @@ fn has_mark_of_kube_proxy(node: &Host, port: u16) -> bool {
         let found = node.exec_ok("nft", &["get", "element", family, "kube-proxy", "service-ips", &element]);
         found.is_ok_and(|found| found.contains(" : goto "))
     })
-}
-
-/// A search path whose iptables is that of a variant. nftables mode runs it only to clean up.
-fn programs(dir: &Path, variant: Variant) -> std::ffi::OsString {
-    let bin = dir.join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    let multi = PathBuf::from(format!("/usr/sbin/xtables-{}-multi", variant.backend().unwrap_or("nft")));
-    for family in ["iptables", "ip6tables"] {
-        for tool in ["", "-save", "-restore"] {
-            symlink(&multi, bin.join(format!("{family}{tool}"))).unwrap();
-        }
-    }
-    let mut path = bin.into_os_string();
-    path.push(":/usr/sbin:/usr/bin:/sbin:/bin");
-    path
 }

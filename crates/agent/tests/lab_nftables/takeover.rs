@@ -2,12 +2,12 @@
 
 use std::process::Command;
 
-use switchyard_lab::{Dial, Process};
+use switchyard_lab::Process;
 use switchyard_model::Family;
 
 use crate::common::looking::{PATIENCE, at, eventually, ip, is_idle};
 use crate::common::ruleset;
-use crate::common::traffic::while_connecting;
+use crate::common::traffic::{assert_held, hold_both, while_connecting};
 use crate::common::variant::Variant;
 use crate::common::world::World;
 use crate::nft;
@@ -84,22 +84,6 @@ fn has_table(world: &World, family: &str, name: &str) -> bool {
     !ruleset::table(world.n1(), family, name).is_empty()
 }
 
-fn hold_both(world: &World) -> Vec<(switchyard_lab::Held, String)> {
-    let ways = [("n1.9", "cluster.1:80"), ("client", "n1:30080")];
-    let hold = |family: Family, (from, to): (&str, &str)| {
-        let mut held = world.host(from).hold(&Dial::tcp(at(to, family))).unwrap();
-        let name = held.ask().name().unwrap().to_owned();
-        (held, name)
-    };
-    Family::ALL.into_iter().flat_map(|family| ways.map(|way| hold(family, way))).collect()
-}
-
-fn assert_held(held: &mut [(switchyard_lab::Held, String)]) {
-    for (held, name) in held {
-        assert_eq!(held.ask().name(), Some(name.as_str()));
-    }
-}
-
 #[test]
 fn kube_proxys_table_goes_after_ours_stands() {
     let Some(world) = World::new_or_skip(Variant::Nftables) else { return };
@@ -114,9 +98,7 @@ fn kube_proxys_table_goes_after_ours_stands() {
     let monitor = watch(&world);
     while_connecting(&world, || {
         world.start(&[]);
-        eventually("theirs goes", || {
-            ruleset::NFT_FAMILIES.iter().all(|f| !has_table(&world, f, "kube-proxy"))
-        });
+        eventually("theirs goes", || !ruleset::has_any_of_kube_proxy(world.n1(), Variant::Nftables));
         assert_held(&mut held);
         world.settle();
     });
@@ -140,13 +122,12 @@ fn between_modes(first: Variant, second: Variant) {
     }
     let mut held = hold_both(&world);
     let is_written = |variant: Variant| match variant.backend() {
-        None => ruleset::NFT_FAMILIES.iter().all(|f| has_table(&world, f, "switchyard")),
+        None => ruleset::has_tables(world.n1(), "switchyard"),
         Some(_) => ruleset::rules(world.n1(), variant).contains("KUBE-SVC"),
     };
     let is_gone = |variant: Variant| match variant.backend() {
         None => ruleset::NFT_FAMILIES.iter().all(|f| !has_table(&world, f, "switchyard")),
-        // KUBE-FIREWALL is the kubelet's too.
-        Some(_) => !ruleset::rules(world.n1(), variant).replace("KUBE-FIREWALL", "").contains("KUBE-"),
+        Some(_) => !ruleset::has_any_of_kube_proxy(world.n1(), variant),
     };
     assert!(is_written(first) && is_gone(second));
     while_connecting(&world, || {

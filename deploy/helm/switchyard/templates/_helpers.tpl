@@ -26,3 +26,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   value: {{ $.Values.apiServer.port | quote }}
 {{- end }}
 {{- end }}
+
+{{- /* The port of an address such as 0.0.0.0:10256 or [::]:10256. */}}
+{{- define "switchyard.port" -}}
+{{ . | splitList ":" | last }}
+{{- end }}
