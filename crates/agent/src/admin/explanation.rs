@@ -98,18 +98,13 @@ pub(super) fn explain(view: &View<'_>, asked: &Asked, pods: Option<&Pods>) -> Re
     let packet = Packet { source, interface, destination: to.ip(), protocol, port: to.port() };
     let explanation = why(Place { book, node: &node, manners: sync.manners() }, &packet);
     let means = explanation.hit.as_ref().map(|hit| sync.means(hit, packet.destination));
-    Ok(show(&packet, pod, &explanation, means.unwrap_or_default()))
+    Ok(show(&packet, pod.as_deref(), &explanation, means.unwrap_or_default()))
 }
 
 /// Lines of means that are told; of a Service with more endpoints the rest is only counted.
 const MEANS: usize = 500;
 
-fn show(
-    packet: &Packet,
-    pod: Option<String>,
-    explanation: &Explanation<'_>,
-    mut means: Vec<String>,
-) -> Value {
+fn show(packet: &Packet, pod: Option<&str>, explanation: &Explanation<'_>, mut means: Vec<String>) -> Value {
     let more = means.len().saturating_sub(MEANS);
     means.truncate(MEANS);
     let verdict = match explanation.answer {

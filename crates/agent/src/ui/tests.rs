@@ -269,19 +269,23 @@ fn every_service_is_on_one_page_and_routes_are_worked_out_for_the_page_alone() {
     }
 }
 
-#[test]
-fn few_questions_wait_at_a_time_whoever_asks() {
-    let board = Board::new();
-    let identity = admin::Identity { node: "here".to_owned(), mode: crate::flags::Mode::Nftables };
-    let patience = Duration::from_millis(50);
+/// Where nothing can be looked up.
+fn no_source() -> admin::Source {
     let nowhere = switchyard_source::manifests::Config {
         path: "/nonexistent".into(),
         node_name: "here".to_owned(),
         service_ranges: Vec::new(),
         max_file_bytes: 0,
     };
-    let source = admin::Source::new(switchyard_source::lookup::Origin::Manifests(nowhere));
-    let looking = Looking { patience, ..Looking::new(Admin::new(board.clone(), identity, source)) };
+    admin::Source::new(switchyard_source::lookup::Origin::Manifests(nowhere))
+}
+
+#[test]
+fn few_questions_wait_at_a_time_whoever_asks() {
+    let board = Board::new();
+    let identity = admin::Identity { node: "here".to_owned(), mode: crate::flags::Mode::Nftables };
+    let patience = Duration::from_millis(50);
+    let looking = Looking { patience, ..Looking::new(Admin::new(board.clone(), identity, no_source())) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // Clients that hang up at once: their questions still wait, and keep others from waiting.

@@ -1,5 +1,7 @@
 //! The Helm chart, rendered by Helm, and the plain manifest: an API server takes every object of both, and they install the same thing.
 
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "a test ends at the first surprise")]
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ fn probe(world: &World, to: &str) -> (Option<i32>, Value) {
         ["explain", "--probe", "-o", "json", "--to", to, "--admin-socket", socket.to_str().unwrap()];
     let output = world.n1().exec(env!("CARGO_BIN_EXE_switchyard"), &arguments).unwrap();
     let answer = serde_json::from_slice(&output.stdout);
-    (output.status.code(), answer.unwrap_or_else(|_| panic!("{to}: {output:?}")))
+    (output.status.code(), answer.map_err(|_| format!("{to}: {output:?}")).unwrap())
 }
 
 /// Everything that a packet of this node can meet, in both families.

@@ -69,7 +69,7 @@ fn lengths(services: u32) -> Vec<(String, usize)> {
     let world = crowd(services);
     let board = Board::new();
     let identity = admin::Identity { node: "here".to_owned(), mode: crate::flags::Mode::Nftables };
-    let looking = Arc::new(Looking::new(Admin::new(board.clone(), identity)));
+    let looking = Arc::new(Looking::new(Admin::new(board.clone(), identity, no_source())));
     let about = About { node: "here".into(), mode: "nftables".into(), version: "1".into() };
     let ui = Ui::new(about, Arc::new(ProxyHealth::new(Duration::from_secs(30))), looking);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
