@@ -2,7 +2,8 @@
 //!
 //! In: [`Event`]s in any order. Out: [`Changes`], once Services and EndpointSlices have both been listed.
 //!
-//! Cost: an event touches the Service it names and no other. A complete list touches every Service it differs in.
+//! Cost: an event touches the Service it names and no other. A complete list touches every Service it differs in. Until both lists are
+//! there nothing follows from either, so nothing is worked out twice.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -144,17 +145,14 @@ impl Tracker {
     }
 
     fn replace_services(&mut self, list: Vec<Arc<Service>>) {
-        let kept: BTreeSet<ServiceName> = list.iter().map(|s| s.name.clone()).collect();
-        let known = self.services.iter().filter(|(_, t)| t.service.is_some());
-        let gone: Vec<ServiceName> =
-            known.map(|(name, _)| name).filter(|name| !kept.contains(*name)).cloned().collect();
-        for name in gone {
+        let known = self.services.iter().filter(|(_, t)| t.service.is_some()).map(|(name, _)| name);
+        for name in missing(known, list.iter().map(|service| &service.name)) {
             self.remove_service(&name);
         }
         for service in list {
             self.put_service(service);
         }
-        self.listed_services = Listed::Complete;
+        self.complete(|tracker| &mut tracker.listed_services);
     }
 
     fn put_service(&mut self, service: Arc<Service>) {
@@ -179,16 +177,24 @@ impl Tracker {
     }
 
     fn replace_slices(&mut self, list: Vec<Arc<EndpointSlice>>) {
-        let kept: BTreeSet<&SliceName> = list.iter().map(|s| &s.name).collect();
-        let gone: Vec<SliceName> =
-            self.owners.iter().map(|slice| &slice.0.name).filter(|n| !kept.contains(n)).cloned().collect();
-        for name in gone {
+        let known = self.owners.iter().map(|slice| &slice.0.name);
+        for name in missing(known, list.iter().map(|slice| &slice.name)) {
             self.remove_slice(&name);
         }
         for slice in list {
             self.put_slice(slice);
         }
-        self.listed_slices = Listed::Complete;
+        self.complete(|tracker| &mut tracker.listed_slices);
+    }
+
+    /// A list is complete. With the last of them, everything can be worked out.
+    fn complete(&mut self, list: impl FnOnce(&mut Self) -> &mut Listed) {
+        let was_complete = self.is_complete();
+        *list(self) = Listed::Complete;
+        if !was_complete && self.is_complete() {
+            let Self { services, changes, .. } = self;
+            services.values_mut().for_each(|tracked| tracked.derive(changes));
+        }
     }
 
     fn put_slice(&mut self, slice: Arc<EndpointSlice>) {
@@ -244,29 +250,52 @@ impl Tracker {
         }
     }
 
-    /// Works out the service ports of one Service again and records those that differ.
+    /// One Service may have other service ports now.
     fn rederive(&mut self, name: &ServiceName) {
+        let is_complete = self.is_complete();
         let Some(tracked) = self.services.get_mut(name) else { return };
-        let derived = match &tracked.service {
-            Some(service) => service_ports(service, &tracked.slices),
-            None => Vec::new(),
-        };
-        let old = std::mem::replace(&mut tracked.ports, Vec::with_capacity(derived.len()));
-        for gone in old.iter().filter(|o| !derived.iter().any(|d| d.family == o.family && d.name == o.name)) {
-            self.changes.ports.insert(PortKey::from(&**gone), None);
-        }
-        for port in derived {
-            let same = old.iter().find(|o| ***o == port);
-            let port = same.cloned().unwrap_or_else(|| Arc::new(port));
-            if same.is_none() {
-                self.changes.ports.insert(PortKey::from(&*port), Some(port.clone()));
-            }
-            tracked.ports.push(port);
+        if is_complete {
+            tracked.derive(&mut self.changes);
         }
         if tracked.service.is_none() && tracked.slices.is_empty() {
             self.services.remove(name);
         }
     }
+}
+
+impl Tracked {
+    /// Works out the service ports again and records those that differ.
+    fn derive(&mut self, changes: &mut Changes) {
+        let derived = match &self.service {
+            Some(service) => service_ports(service, &self.slices),
+            None => Vec::new(),
+        };
+        let old = std::mem::replace(&mut self.ports, Vec::with_capacity(derived.len()));
+        for gone in old.iter().filter(|o| !derived.iter().any(|d| d.family == o.family && d.name == o.name)) {
+            changes.ports.insert(PortKey::from(&**gone), None);
+        }
+        for port in derived {
+            let same = old.iter().find(|o| ***o == port);
+            let port = same.cloned().unwrap_or_else(|| Arc::new(port));
+            if same.is_none() {
+                changes.ports.insert(PortKey::from(&*port), Some(port.clone()));
+            }
+            self.ports.push(port);
+        }
+    }
+}
+
+/// Names that are known and not listed any more.
+fn missing<'a, N: Ord + Clone + 'a>(
+    known: impl Iterator<Item = &'a N>,
+    listed: impl Iterator<Item = &'a N>,
+) -> Vec<N> {
+    let mut known = known.peekable();
+    if known.peek().is_none() {
+        return Vec::new();
+    }
+    let listed: BTreeSet<&N> = listed.collect();
+    known.filter(|name| !listed.contains(name)).cloned().collect()
 }
 
 #[cfg(test)]

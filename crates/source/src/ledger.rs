@@ -18,6 +18,11 @@ impl Ledger {
         Self { sink, open: BTreeMap::new() }
     }
 
+    /// True if nobody is complained about.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Everything that is wrong with one object now.
     pub(crate) fn report(&mut self, object: ObjectName, complaints: Vec<Complaint>) {
         if complaints.is_empty() {

@@ -13,7 +13,7 @@ use super::base::{self, Chain};
 use super::element::{Data, Key, Place};
 use super::names::Set;
 use super::ops::{Change, Op};
-use super::port::{Needs, Silent, needs};
+use super::port::{Needs, Silent, elements_of, needs};
 use super::shape::Shape;
 use super::shared::Shared;
 use super::slots::Slots;
@@ -168,10 +168,12 @@ impl Planner {
     }
 
     fn needs(&self, port: &ServicePort) -> Needs {
-        let routes = self.book.routes(port);
-        let empty = Slots::default();
-        let slots = self.slots.get(&port.name).unwrap_or(&empty);
-        needs(&self.config, self.book.settings(), &routes, slots)
+        needs(&self.config, self.book.settings(), &self.book.routes(port), self.slots_of(port))
+    }
+
+    fn slots_of(&self, port: &ServicePort) -> &Slots {
+        static NONE: Slots = Slots::NONE;
+        self.slots.get(&port.name).unwrap_or(&NONE)
     }
 
     fn all_needs(&self, names: &BTreeSet<ServicePortName>) -> BTreeMap<ServicePortName, Needs> {
@@ -192,7 +194,7 @@ impl Planner {
 
     /// Works out slots, shapes, shared elements and silent service ports from the book.
     fn recount(&mut self) {
-        let Self { config, book, slots, shapes, shared, left_out, silent } = self;
+        let Self { config: _, book, slots, shapes, shared, left_out, silent } = self;
         let mut old = std::mem::take(slots);
         slots.reserve(book.ports().len());
         left_out.clear();
@@ -202,11 +204,10 @@ impl Planner {
         for (name, port) in book.ports() {
             let routes = book.routes(port);
             let settled = old.remove(name).unwrap_or_default().settle(&routes);
-            let needs = needs(config, book.settings(), &routes, &settled);
+            let needs = elements_of(book.settings(), &routes, &settled, &mut |place, _| shared.count(place));
             note_left_out(left_out, name, &settled);
             slots.insert(name.clone(), settled);
             *silent += needs.silent;
-            shared.count(&needs.elements);
             for shape in needs.shapes {
                 *shapes.entry(shape).or_default() += 1;
             }

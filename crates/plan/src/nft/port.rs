@@ -64,21 +64,38 @@ impl std::ops::SubAssign for Silent {
 
 /// What a service port needs.
 pub fn needs(config: &Config, settings: &Settings, routes: &PortRoutes<'_>, slots: &Slots) -> Needs {
-    let needs = Needs { silent: Silent::of(routes), ..Needs::default() };
-    let mut builder = Builder { routes, slots, needs };
+    let mut elements = BTreeMap::new();
+    let mut needs = elements_of(settings, routes, slots, &mut |place, data| {
+        elements.insert(place, data);
+    });
+    needs.elements = elements;
     if let Some(seconds) = routes.port.affinity {
-        builder.needs.sticky = sticky::sticky(config, settings, routes, seconds);
+        needs.sticky = sticky::sticky(config, settings, routes, seconds);
     }
+    needs
+}
+
+/// Hands the elements over that a service port needs, those of sets that ports share once each. Returns the needs without them, and without
+/// own objects: where ten thousand service ports are gone through, nobody keeps what each needs.
+pub fn elements_of(
+    settings: &Settings,
+    routes: &PortRoutes<'_>,
+    slots: &Slots,
+    each: &mut dyn FnMut(Place, Data),
+) -> Needs {
+    let needs = Needs { silent: Silent::of(routes), ..Needs::default() };
+    let mut builder = Builder { routes, slots, needs, each };
     let mut seen: HashSet<Frontend> = HashSet::new();
+    let is_alone = routes.routes.len() == 1;
     // One service port may name an address twice, as external and as load-balancer IP: the first route counts.
-    for route in routes.routes.iter().filter(|route| seen.insert(route.frontend)) {
+    for route in routes.routes.iter().filter(|route| is_alone || seen.insert(route.frontend)) {
         builder.add(route);
     }
     for endpoint in routes.choice.reachable.iter().filter(|e| e.is_on(&settings.node_name)) {
         let (ip, port) = (endpoint.address.ip(), endpoint.address.port());
         builder.put(Set::Hairpins, Key::Hairpin(ip, routes.port.name.protocol, port), Data::None);
     }
-    builder.needs.elements.extend(source_ranges(settings, routes));
+    source_ranges(settings, routes).into_iter().for_each(|(place, data)| (builder.each)(place, data));
     builder.needs
 }
 
@@ -86,11 +103,12 @@ struct Builder<'a> {
     routes: &'a PortRoutes<'a>,
     slots: &'a Slots,
     needs: Needs,
+    each: &'a mut dyn FnMut(Place, Data),
 }
 
 impl Builder<'_> {
     fn put(&mut self, set: Set, key: Key, data: Data) {
-        self.needs.elements.insert(Place { set, key }, data);
+        (self.each)(Place { set, key }, data);
     }
 
     fn protocol(&self) -> Protocol {
@@ -156,7 +174,7 @@ impl Builder<'_> {
                 FrontendAddress::Ip(ip) => (Set::Slots, Key::Slot(ip, protocol, port, *slot)),
                 FrontendAddress::Node(_) => (Set::NodePortSlots, Key::NodePortSlot(protocol, port, *slot)),
             };
-            self.needs.elements.insert(Place { set, key }, Data::Endpoint(*endpoint));
+            self.put(set, key, Data::Endpoint(*endpoint));
         }
     }
 

@@ -18,16 +18,16 @@ type Elements = BTreeMap<Place, Data>;
 pub(crate) struct Shared(BTreeMap<Place, usize>);
 
 impl Shared {
-    /// Counts what a service port needs.
-    pub(crate) fn count(&mut self, elements: &Elements) {
-        for place in elements.keys().filter(|place| place.set.is_shared_by_ports()) {
-            *self.0.entry(*place).or_default() += 1;
+    /// Counts an element that a service port needs.
+    pub(crate) fn count(&mut self, place: Place) {
+        if place.set.is_shared_by_ports() {
+            *self.0.entry(place).or_default() += 1;
         }
     }
 
     /// True if more than one service port needs the element.
     pub(crate) fn is_needed_twice(&self, place: &Place) -> bool {
-        self.0.get(place).is_some_and(|count| *count > 1)
+        place.set.is_shared_by_ports() && self.0.get(place).is_some_and(|count| *count > 1)
     }
 
     /// Deletes what is not needed any more, or with other data.

@@ -71,6 +71,14 @@ struct Classes {
 }
 
 impl Slots {
+    /// No slots.
+    pub(super) const NONE: Self = Self {
+        placed: Vec::new(),
+        cluster: Window { start: 0, count: 0 },
+        local: Window { start: 0, count: 0 },
+        left_out: 0,
+    };
+
     /// Slots as an earlier run left them. Good for nothing but [`Self::settle`].
     pub fn left_behind(placed: impl IntoIterator<Item = (u16, SocketAddr)>) -> Self {
         Self { placed: placed.into_iter().collect(), ..Self::default() }

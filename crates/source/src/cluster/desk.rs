@@ -19,7 +19,7 @@ pub(super) trait Kind {
     /// The value.
     type Value;
     /// The value's name.
-    type Name: Ord + Clone;
+    type Name;
 
     /// Converts an object.
     fn convert(wire: &Self::Wire, interner: &mut Interner) -> Converted<Self::Value>;
@@ -141,6 +141,9 @@ impl Outlet {
     }
 
     fn report<O: Object>(&mut self, wire: &O, complaints: Vec<Complaint>) {
+        if complaints.is_empty() && self.ledger.is_clear() {
+            return;
+        }
         let object = convert::object_name::<O>(wire.metadata());
         if let (Some(listed), false) = (&mut self.listed, complaints.is_empty()) {
             listed.insert(object.clone());
@@ -152,13 +155,13 @@ impl Outlet {
 /// Turns objects that become one value each into events.
 pub(super) struct Desk<K: Kind> {
     outlet: Outlet,
-    list: BTreeMap<K::Name, K::Value>,
+    list: Vec<Arc<K::Value>>,
 }
 
 impl<K: Kind> Desk<K> {
     /// No list yet.
     pub(super) fn new(shared: &Shared) -> Self {
-        Self { outlet: Outlet::new(shared), list: BTreeMap::new() }
+        Self { outlet: Outlet::new(shared), list: Vec::new() }
     }
 }
 
@@ -171,18 +174,12 @@ impl<K: Kind> Collector for Desk<K> {
     }
 
     fn add(&mut self, wire: &K::Wire) {
-        let value = self.outlet.convert(wire, K::convert);
-        let Some(name) = K::name(wire.metadata()) else { return };
-        match value {
-            Some(value) => self.list.insert(name, value),
-            None => self.list.remove(&name),
-        };
+        self.list.extend(self.outlet.convert(wire, K::convert).map(Arc::new));
     }
 
     fn finish(&mut self) {
         self.outlet.finish();
-        let list = std::mem::take(&mut self.list);
-        (self.outlet.sink)(K::all(list.into_values().map(Arc::new).collect()));
+        (self.outlet.sink)(K::all(std::mem::take(&mut self.list)));
     }
 
     fn apply(&mut self, wire: &K::Wire) {

@@ -12,9 +12,9 @@ const NOT_READY: Conditions = Conditions { ready: false, serving: false, termina
 
 /// Converts an Endpoints object into one slice per subset and family, named `<name>-<n>-ipv4` or `…-ipv6`.
 pub(crate) fn endpoints(wire: &wire::Endpoints, interner: &mut Interner) -> Converted<Vec<EndpointSlice>> {
-    let mut findings = Findings::about(object_name::<wire::Endpoints>(&wire.metadata));
+    let mut findings = Findings::default();
     let value = read(wire, interner, &mut findings);
-    findings.with(value)
+    findings.with(value, || object_name::<wire::Endpoints>(&wire.metadata))
 }
 
 fn read(

@@ -19,24 +19,18 @@ pub(crate) struct Converted<T> {
     pub(crate) complaints: Vec<Complaint>,
 }
 
-/// Collects what is wrong with one object.
-#[derive(Debug)]
+/// Collects what is wrong with one object. Its name is asked for only if something is.
+#[derive(Debug, Default)]
 pub(crate) struct Findings {
-    object: ObjectName,
-    complaints: Vec<Complaint>,
+    problems: Vec<String>,
     uncounted: usize,
 }
 
 impl Findings {
-    /// Nothing is wrong yet.
-    pub(crate) fn about(object: ObjectName) -> Self {
-        Self { object, complaints: Vec::new(), uncounted: 0 }
-    }
-
     /// Adds a complaint. Text from outside must already be cut with [`clip`].
     pub(crate) fn say(&mut self, problem: String) {
-        if self.complaints.len() < MAX_COMPLAINTS {
-            self.complaints.push(Complaint { object: self.object.clone(), problem });
+        if self.problems.len() < MAX_COMPLAINTS {
+            self.problems.push(problem);
         } else {
             self.uncounted += 1;
         }
@@ -104,11 +98,20 @@ impl Findings {
     }
 
     /// Ends the conversion.
-    pub(crate) fn with<T>(mut self, value: Option<T>) -> Converted<T> {
-        if self.uncounted > 0 {
-            let problem = format!("{} more problems of this object are not listed", self.uncounted);
-            self.complaints.push(Complaint { object: self.object, problem });
+    pub(crate) fn with<T>(self, value: Option<T>, object: impl FnOnce() -> ObjectName) -> Converted<T> {
+        Converted { value, complaints: self.complaints(object) }
+    }
+
+    /// Everything that is wrong.
+    pub(crate) fn complaints(mut self, object: impl FnOnce() -> ObjectName) -> Vec<Complaint> {
+        if self.problems.is_empty() {
+            return Vec::new();
         }
-        Converted { value, complaints: self.complaints }
+        if self.uncounted > 0 {
+            self.problems.push(format!("{} more problems of this object are not listed", self.uncounted));
+        }
+        let object = object();
+        let complaint = |problem| Complaint { object: object.clone(), problem };
+        self.problems.into_iter().map(complaint).collect()
     }
 }

@@ -15,9 +15,9 @@ const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// Converts a Node.
 pub(crate) fn node(wire: &wire::Node, interner: &mut Interner) -> Converted<Node> {
-    let mut findings = Findings::about(object_name::<wire::Node>(&wire.metadata));
+    let mut findings = Findings::default();
     let value = read(wire, interner, &mut findings);
-    findings.with(value)
+    findings.with(value, || object_name::<wire::Node>(&wire.metadata))
 }
 
 fn read(wire: &wire::Node, interner: &mut Interner, findings: &mut Findings) -> Option<Node> {
@@ -96,7 +96,7 @@ fn networks(list: &Lax<List<String>>, path: &str, findings: &mut Findings) -> Ve
 
 /// Converts a ServiceCIDR into its ranges.
 pub(crate) fn service_cidr(wire: &wire::ServiceCidr) -> Converted<Vec<IpNet>> {
-    let mut findings = Findings::about(object_name::<wire::ServiceCidr>(&wire.metadata));
+    let mut findings = Findings::default();
     let spec = findings.required(&wire.spec, "spec");
     let value = spec.map(|spec| {
         let mut ranges = networks(&spec.cidrs, "spec.cidrs", &mut findings);
@@ -106,5 +106,5 @@ pub(crate) fn service_cidr(wire: &wire::ServiceCidr) -> Converted<Vec<IpNet>> {
         }
         ranges
     });
-    findings.with(value)
+    findings.with(value, || object_name::<wire::ServiceCidr>(&wire.metadata))
 }

@@ -26,9 +26,9 @@ pub(crate) struct FamilyWish {
 
 /// Converts a Service. Headless Services and those of another proxy give nothing, without a complaint.
 pub(crate) fn service(wire: &wire::Service, interner: &mut Interner) -> Converted<Service> {
-    let mut findings = Findings::about(object_name::<wire::Service>(&wire.metadata));
+    let mut findings = Findings::default();
     let value = read(wire, interner, &mut findings);
-    findings.with(value)
+    findings.with(value, || object_name::<wire::Service>(&wire.metadata))
 }
 
 /// The families for which a Service of a manifest needs cluster IPs of our own choice, if it needs any.

@@ -15,9 +15,9 @@ use crate::wire::{self, Lax, List, Meta, Named};
 
 /// Converts a slice. Slices of headless Services and slices that name no Service give nothing, without a complaint.
 pub(crate) fn slice(wire: &wire::EndpointSlice, interner: &mut Interner) -> Converted<EndpointSlice> {
-    let mut findings = Findings::about(object_name::<wire::EndpointSlice>(&wire.metadata));
+    let mut findings = Findings::default();
     let value = read(wire, interner, &mut findings);
-    findings.with(value)
+    findings.with(value, || object_name::<wire::EndpointSlice>(&wire.metadata))
 }
 
 fn read(

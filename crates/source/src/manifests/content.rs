@@ -69,13 +69,13 @@ pub(super) fn read(path: &Path, text: &str, interner: &mut Interner) -> Content 
     }
     let Reader { mut content, ignored, .. } = reader;
     content.is_whole = broken.is_empty();
-    let mut findings = Findings::about(file_name(path));
+    let mut findings = Findings::default();
     broken.into_iter().for_each(|problem| findings.say(problem));
     for (kind, (line, count)) in ignored {
         let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
         findings.say(format!("{kind} at line {line}{times} is of no use to a proxy; it is ignored"));
     }
-    content.file_complaints = findings.with(None::<()>).complaints;
+    content.file_complaints = findings.complaints(|| file_name(path));
     // A file is kept for as long as it stays as it is: no spare room.
     content.services.shrink_to_fit();
     content.slices.shrink_to_fit();

@@ -17,6 +17,7 @@ use crate::nft::base::Chain;
 use crate::nft::element::{Data, Key, Place};
 use crate::nft::names::Set;
 use crate::nft::ops::{Change, Op};
+use crate::nft::port::elements_of;
 use crate::nft::rule::{Statement, Verdict};
 use crate::nft::slots::Slots;
 use crate::nft::sticky::ClientSet;
@@ -128,11 +129,12 @@ impl Planner {
         self.without_ports().elements.into_iter().for_each(|(place, data)| each(None, place, data));
         let mut seen: HashSet<Place> = HashSet::new();
         for (name, port) in self.book.ports() {
-            for (place, data) in self.needs(port).elements {
+            let mut once = |place, data| {
                 if !self.shared.is_needed_twice(&place) || seen.insert(place) {
                     each(Some(name), place, data);
                 }
-            }
+            };
+            elements_of(self.book.settings(), &self.book.routes(port), self.slots_of(port), &mut once);
         }
     }
 }
