@@ -2,15 +2,19 @@
 
 use anyhow::bail;
 use switchyard_apply::iptables::family_usable;
-use switchyard_apply::nft::probe::probe;
+use switchyard_apply::nft::probe::{probe, works_for_all};
 use switchyard_model::Family;
 
 use crate::sync::with_causes;
 
 /// The families of this node for which the kernel can do what nftables mode needs; an error if there is none.
 pub fn families_for_nftables() -> anyhow::Result<Vec<Family>> {
+    let families: Vec<Family> = Family::ALL.into_iter().filter(|family| family_usable(*family)).collect();
+    if !families.is_empty() && works_for_all(&families) {
+        return Ok(families);
+    }
     let (mut usable, mut problems) = (Vec::new(), Vec::new());
-    for family in Family::ALL.into_iter().filter(|family| family_usable(*family)) {
+    for family in families {
         match probe(family) {
             Ok(()) => usable.push(family),
             Err(error) => problems.push(with_causes(&error)),

@@ -91,6 +91,13 @@ enum Attempt {
     RefusedAll(Errno),
 }
 
+/// True if everything that this mode writes works for all these families. The kernel waits for all its processors before it gives an
+/// answer, so one question takes as long as the other; whoever gets no for an answer asks [`probe`] why.
+pub fn works_for_all(families: &[Family]) -> bool {
+    let asked = feature::batch(families, &Feature::ALL);
+    Nft::open().is_ok_and(|mut nft| nft.check(&asked).is_ok())
+}
+
 /// Tries everything that this mode writes.
 pub fn probe(family: Family) -> Result<(), ProbeError> {
     let mut nft = match Nft::open() {
@@ -132,7 +139,7 @@ fn look(
 }
 
 fn attempt(nft: &mut Nft, family: Family, features: &[Feature]) -> Result<Attempt, CommitError> {
-    match nft.check(&feature::batch(family, features)) {
+    match nft.check(&feature::batch(&[family], features)) {
         Ok(()) => Ok(Attempt::Works),
         Err(CommitError::Refused { refusals, errno }) => Ok(match refusals.first().operation {
             Some(_) => Attempt::Refused(errno),

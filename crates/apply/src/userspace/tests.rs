@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -95,9 +96,12 @@ fn heard(at: SocketAddr) -> Option<u8> {
     stream.read_exact(&mut byte).ok().map(|()| byte[0])
 }
 
-/// A free port, so that tests do not meet.
+/// A free port, so that tests do not meet. It is not one that the kernel gives to those who ask for any.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 27_000 + u16::try_from(std::process::id() % 50).unwrap() * 100;
+    let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed));
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 fn name(service: &str, protocol: Protocol) -> ServicePortName {

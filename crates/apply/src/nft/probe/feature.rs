@@ -112,10 +112,13 @@ impl fmt::Display for Feature {
     }
 }
 
-/// A batch that only a kernel with all these features accepts.
-pub(super) fn batch(family: Family, features: &[Feature]) -> Batch {
+/// A batch that only a kernel with all these features for all these families accepts.
+pub(super) fn batch(families: &[Family], features: &[Feature]) -> Batch {
+    families.iter().fold(Batch::new(), |batch, family| with(batch, *family, features))
+}
+
+fn with(mut batch: Batch, family: Family, features: &[Feature]) -> Batch {
     let id = TableId::new(wire(family), TABLE);
-    let mut batch = Batch::new();
     let comment = Comment::new("what this kernel can do; never written");
     batch.add_table(&Table { comment, is_dormant: true, ..Table::new(id.clone()) });
     let mut draft = Draft { batch, id, family };

@@ -173,7 +173,7 @@ fn whatever_is_written_was_tried() {
         namespace
             .run(|| {
                 let mut nft = Nft::open().unwrap();
-                nft.commit(&feature::batch(family, &Feature::ALL)).unwrap();
+                nft.commit(&feature::batch(&[family], &Feature::ALL)).unwrap();
                 let tried = uses(&mut nft, &TableId::new(wire(family), feature::TABLE));
                 let used = used_by_scenarios(family);
                 assert!(used.len() > 20, "{used:?}");
