@@ -7,6 +7,9 @@ use crate::stage::{Memory, Took};
 /// Times are in seconds. What is none was not reached, because something before it was not done in time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Round {
+    /// Commit and day: figures are kept, so those of one report may come from several runs.
+    #[serde(default)]
+    pub(crate) measured: String,
     /// Load average of the machine before.
     pub(crate) load: f64,
     /// By default the proxy does not pause between syncs.

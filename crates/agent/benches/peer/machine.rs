@@ -10,7 +10,7 @@ const MODULE: &str = include_str!("../../../../e2e/go.mod");
 const NEXT_MODULE: &str = include_str!("../../../../e2e/kube-proxy-next/go.mod");
 
 /// Name and value of each fact.
-pub(crate) fn rows() -> [(&'static str, String); 10] {
+pub(crate) fn rows() -> [(&'static str, String); 8] {
     let cores = std::thread::available_parallelism().map_or(0, Into::into);
     [
         ("processor", format!("{}, {cores} cores", field("/proc/cpuinfo", "model name"))),
@@ -20,10 +20,14 @@ pub(crate) fn rows() -> [(&'static str, String); 10] {
         ("nft", output("nft", &["--version"])),
         ("kube-apiserver, kube-proxy 1.36", version(MODULE)),
         ("kube-proxy 1.37", version(NEXT_MODULE)),
-        ("switchyard", format!("commit {}", output("git", &["describe", "--always", "--dirty"]))),
         ("compiler", output("rustc", &["--version"])),
-        ("date", output("date", &["-u", "+%Y-%m-%d"])),
     ]
+}
+
+/// Commit of Switchyard, and day.
+pub(crate) fn moment() -> String {
+    let commit = output("git", &["describe", "--always", "--dirty"]);
+    format!("{commit}, {}", output("date", &["-u", "+%Y-%m-%d"]))
 }
 
 fn version(module: &str) -> String {

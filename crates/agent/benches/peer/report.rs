@@ -2,7 +2,7 @@
 //!
 //! In: the figures on disk. Out: `peer.json`, `peer.md` and the files of [`PICTURES`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -125,7 +125,9 @@ const ABOUT: &str = "# Beside kube-proxy
 
 Written by `make bench-peer`: upstream's kube-proxy and Switchyard with the same API server, the same objects and the same flags, on one
 machine, in turn, each alone on the node of a lab of its own. Every Service has one TCP port and five endpoints in one EndpointSlice.
-Times move from machine to machine; the ratios are the point.
+Times move from machine to machine; the ratios are the point. The Services of a size are put straight into the API server's store, because
+it takes minutes to accept fifty thousand of them; every change that is measured goes through the API. ipvs mode is not here, because the
+machine's kernel has no IPVS: [ipvs.md](ipvs.md) has its figures, from a virtual machine.
 
 - *First sync*: from the start of the process until connections through the first, the last and three more Services are answered.
 - *API write to kernel*: the only endpoint of a Service is replaced through the API; from the request until a new connection goes to the
@@ -147,6 +149,12 @@ fn table(out: &mut String, kinds: &[(&'static Kind, Vec<Round>)]) {
         let _ = write!(out, " {} |", kind.label);
     }
     let _ = writeln!(out, "\n|---|{}", "---:|".repeat(kinds.len()));
+    out.push_str("| commit of Switchyard, day |");
+    for (_, rounds) in kinds {
+        let moments: BTreeSet<&str> = rounds.iter().map(|round| round.measured.as_str()).collect();
+        let _ = write!(out, " {} |", moments.into_iter().collect::<Vec<_>>().join("; "));
+    }
+    out.push('\n');
     for measure in &MEASURES {
         let _ = write!(out, "| {} |", measure.name);
         for (_, rounds) in kinds {

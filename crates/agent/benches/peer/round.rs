@@ -8,7 +8,7 @@ use crate::kind::Pause;
 use crate::options::Cell;
 use crate::progress::Progress;
 use crate::stage::{Stage, Took};
-use crate::{changes, churn, connect};
+use crate::{changes, churn, connect, machine};
 
 const FULL_SYNC: &str = "kubeproxy_sync_full_proxy_rules_duration_seconds";
 const SYNC: &str = "kubeproxy_sync_proxy_rules_duration_seconds";
@@ -29,7 +29,12 @@ pub(crate) fn run(
     progress: &Progress,
 ) -> anyhow::Result<Round> {
     let mut stage = Stage::new(cluster, cell.kind)?;
-    let mut round = Round { load: load(), never_pauses: !cell.kind.pauses(), ..Round::default() };
+    let mut round = Round {
+        measured: machine::moment(),
+        load: load(),
+        never_pauses: !cell.kind.pauses(),
+        ..Round::default()
+    };
     progress.tell("first sync");
     if first_sync(&mut stage, cell, deadline, &mut round)? && extent == Extent::All {
         progress.tell("one endpoint replaced, again and again");
