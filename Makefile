@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 ARGS ?=
+# Where cargo puts programs: people with several checkouts share one directory.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 # Tests that send real packets, by convention: those of the lab crate, and tests/lab_*.rs of any crate. The other
 # integration tests need no root.
@@ -32,7 +34,7 @@ build: ## The release binary: target/release/switchyard
 run: ## Build, then show the proxy at work in a private two-node lab (root)
 	scripts/install-packages run
 	$(CARGO) build --release --locked -p switchyard
-	target/release/switchyard demo $(ARGS)
+	$(TARGET)/release/switchyard demo $(ARGS)
 
 .PHONY: test
 test: ## All tests, those with real packets included (root), and a count
