@@ -126,7 +126,7 @@ const ABOUT: &str = "# Beside kube-proxy
 Written by `make bench-peer`: upstream's kube-proxy and Switchyard with the same API server, the same objects and the same flags, on one
 machine, in turn, each alone on the node of a lab of its own. Every Service has one TCP port and five endpoints in one EndpointSlice.
 Times move from machine to machine; the ratios are the point. The Services of a size are put straight into the API server's store, because
-it takes minutes to accept fifty thousand of them; every change that is measured goes through the API. ipvs mode is not here, because the
+it takes minutes to accept ten thousand of them; every change that is measured goes through the API. ipvs mode is not here, because the
 machine's kernel has no IPVS: [ipvs.md](ipvs.md) has its figures, from a virtual machine.
 
 - *First sync*: from the start of the process until connections through the first, the last and three more Services are answered.
