@@ -61,7 +61,6 @@ use cluster::Cluster;
 use options::{Cell, Options};
 use progress::Progress;
 use report::Figures;
-use round::Extent;
 use store::Store;
 
 fn main() -> anyhow::Result<()> {
@@ -89,8 +88,7 @@ fn measure_all(options: &Options, store: &Store, todo: &[Cell]) -> anyhow::Resul
     for cell in todo {
         progress.begin(cell);
         cluster.grow(cell.services, &progress)?;
-        let extent = if options.first_sync { Extent::FirstSync } else { Extent::All };
-        match round::run(&cluster, cell, extent, options.deadline(), &progress) {
+        match round::run(&cluster, cell, options.deadline(), &progress) {
             Ok(_) if options.first_sync => {}
             Ok(round) => store.add(cell, &round)?,
             Err(error) => {

@@ -24,7 +24,7 @@ impl Progress {
     }
 
     pub(crate) fn begin(&self, cell: &Cell) {
-        let Cell { services, kind, round } = cell;
+        let Cell { services, kind, round, extent: _ } = cell;
         *self.now.borrow_mut() = format!("{services} Services, {}, round {}: ", kind.name, round + 1);
     }
 

@@ -24,7 +24,6 @@ pub(crate) enum Extent {
 pub(crate) fn run(
     cluster: &Cluster,
     cell: &Cell,
-    extent: Extent,
     deadline: Duration,
     progress: &Progress,
 ) -> anyhow::Result<Round> {
@@ -36,7 +35,7 @@ pub(crate) fn run(
         ..Round::default()
     };
     progress.tell("first sync");
-    if first_sync(&mut stage, cell, deadline, &mut round)? && extent == Extent::All {
+    if first_sync(&mut stage, cell, deadline, &mut round)? && cell.extent == Extent::All {
         progress.tell("one endpoint replaced, again and again");
         let changes = round.changes.insert(changes::measure(&mut stage, deadline)?);
         let is_behind = changes.not_after.is_some();
