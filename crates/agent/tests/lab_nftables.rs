@@ -11,6 +11,8 @@ mod common;
 mod churn;
 #[path = "lab_nftables/faults.rs"]
 mod faults;
+#[path = "lab_nftables/growth.rs"]
+mod growth;
 #[path = "lab_nftables/heal.rs"]
 mod heal;
 #[path = "lab_nftables/others.rs"]

@@ -18,6 +18,7 @@
 //! | [`base`] | what does not depend on Services |
 //! | [`shape`] | the chains that frontends share |
 //! | [`slots`] | which endpoint has which slot |
+//! | [`room`] | how large the sets are |
 //! | [`sticky`] | chains and sets of Services with affinity |
 //! | [`port`] | everything that one service port needs |
 //! | [`planner`], [`ops`] | what to write |
@@ -33,6 +34,7 @@ pub mod names;
 pub mod ops;
 pub mod planner;
 pub mod port;
+pub mod room;
 pub mod rule;
 pub mod shape;
 pub(crate) mod shared;

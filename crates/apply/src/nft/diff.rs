@@ -83,7 +83,8 @@ pub(crate) fn objects(
             }
             Change::AddTable
             | Change::DeleteTable
-            | Change::AddSet(_)
+            | Change::AddSet(..)
+            | Change::DeleteSet(_)
             | Change::AddElement(..)
             | Change::DeleteElement(_) => {}
         }

@@ -130,8 +130,11 @@ fn encode_one(change: &Change, family: Family, id: &TableId, batch: &mut Batch) 
         Change::DeleteTable => {
             batch.delete_table(id);
         }
-        Change::AddSet(set) => {
-            batch.add_set(id, &sets::declare(*set, family));
+        Change::AddSet(set, size) => {
+            batch.add_set(id, &sets::declare(*set, family, *size));
+        }
+        Change::DeleteSet(set) => {
+            batch.delete_set(id, set.as_str());
         }
         Change::AddClients(set) => {
             batch.add_set(id, &sets::declare_clients(set, family));

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use switchyard_model::{Family, ServicePortName};
-use switchyard_netlink::nftables::Nft;
+use switchyard_netlink::nftables::{Generation, Nft};
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::explain::{Hit, Manners};
@@ -141,15 +141,7 @@ impl crate::Mode for NftMode {
     fn sync(&mut self, _now: Instant, changes: PortChanges, _progress: &mut dyn FnMut(Progress)) -> Report {
         let mut report = Report::new(Kind::Partial);
         if self.trust == Trust::Known {
-            let partial = self.planner.partial(changes);
-            self.unconfirmed.add(partial.replaced);
-            report.planned += partial.planned;
-            // If it is refused, another program may have been here: nobody is blamed before that is known.
-            let generation = self.writer.generation_for(&partial.ops);
-            let written = generation
-                .map_err(Failed::from)
-                .and_then(|generation| self.writer.write(&partial.ops, generation, &mut report));
-            if written.is_ok() && !self.writer.take_doubt() {
+            if self.partial(changes, &mut report) {
                 return self.finish(report);
             }
         } else {
@@ -169,6 +161,22 @@ impl NftMode {
         report
     }
 
+    /// Writes only what changed; true if that is all there is to do.
+    fn partial(&mut self, changes: PortChanges, report: &mut Report) -> bool {
+        let partial = self.planner.partial(changes);
+        self.unconfirmed.add(partial.replaced);
+        report.planned += partial.planned;
+        if partial.needs_room {
+            return false;
+        }
+        // If it is refused, another program may have been here: nobody is blamed before that is known.
+        let generation = self.writer.generation_for(&partial.ops);
+        let written = generation
+            .map_err(Failed::from)
+            .and_then(|generation| self.writer.write(&partial.ops, generation, report));
+        written.is_ok() && !self.writer.take_doubt()
+    }
+
     fn full(&mut self, report: &mut Report) {
         try_until_written(report, |race, report| {
             self.full_once(race, report).map(|()| Outcome::of(self.writer.take_doubt()))
@@ -183,19 +191,25 @@ impl NftMode {
         let observed = observe::observe(self.writer.nft(), family, Layout::NFTABLES, &self.planner.chains())?;
         report.planned += self.planner.book().ports().len();
         let written = match observed {
-            Observed::Nothing => {
-                self.writer.load(&[], |each| self.planner.everything(each), generation, report)
-            }
-            Observed::Foreign => {
-                let before = [Change::DeleteTable];
-                self.writer.load(&before, |each| self.planner.everything(each), generation, report)
-            }
+            Observed::Nothing => self.anew(&[], generation, report),
+            Observed::Foreign => self.anew(&[Change::DeleteTable], generation, report),
             Observed::Table(held) => {
                 self.planner.adopt(&held);
                 self.writer.write(&self.planner.repair(held), generation, report)
             }
         };
         written.inspect_err(|failed| self.blame(failed, report))
+    }
+
+    /// The first write, after `before`.
+    fn anew(
+        &mut self,
+        before: &[Change],
+        generation: Option<Generation>,
+        report: &mut Report,
+    ) -> Result<(), Failed> {
+        self.planner.make_room();
+        self.writer.load(before, |each| self.planner.everything(each), generation, report)
     }
 
     /// Sets the service port aside whose change was refused, if it was somebody's.

@@ -74,9 +74,11 @@ fn observe_once(
     let mut shared = BTreeSet::new();
     for set in nft.sets(&id)? {
         if let Some(known) = layout.sets.iter().copied().find(|s| s.as_str() == &*set.name) {
-            if set != sets::declare(known, family) {
+            let size = set.size.filter(|_| known.may_have_size());
+            if set != sets::declare(known, family, size) {
                 return Ok(Observed::Foreign);
             }
+            have.rooms.extend(size.map(|size| (known, size)));
             shared.insert(known);
             continue;
         }
@@ -148,7 +150,7 @@ fn list(
     have: &mut BTreeMap<Place, Data>,
 ) -> Result<Listed, NetlinkError> {
     // Ranges are counted by their ends.
-    let expected = count.filter(|_| !sets::declare(set, family).flags.contains(SetFlags::INTERVAL));
+    let expected = count.filter(|_| !sets::declare(set, family, None).flags.contains(SetFlags::INTERVAL));
     let before = have.len();
     let mut rests = RESTS.iter();
     loop {

@@ -34,7 +34,7 @@ pub(super) fn destination(family: Family) -> Selector {
 }
 
 /// How a shared set is declared.
-pub(super) fn declare(set: Set, family: Family) -> KernelSet {
+pub(super) fn declare(set: Set, family: Family, size: Option<u32>) -> KernelSet {
     let (proto, port, slot) =
         (Selector::Protocol, Selector::DestinationPort, Selector::Random { modulus: SLOTS });
     let (from, to) = (source(family), destination(family));
@@ -53,6 +53,7 @@ pub(super) fn declare(set: Set, family: Family) -> KernelSet {
     let flags = if set == Set::AllowedSources { SetFlags::INTERVAL } else { SetFlags::NONE };
     KernelSet {
         flags,
+        size,
         comment: Comment::new(describe(set)),
         ..KernelSet::new(set.as_str(), Fields::Typeof(key), data)
     }

@@ -166,7 +166,7 @@ impl Planner {
         for port in self.book.ports().values() {
             let needs = self.needs(port);
             silent += needs.silent;
-            needs.elements.keys().for_each(|place| shared.count(*place));
+            needs.elements.keys().for_each(|place| _ = shared.count(*place));
         }
         (self.shared, self.silent) = (shared, silent);
     }

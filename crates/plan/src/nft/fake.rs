@@ -33,6 +33,9 @@ impl FakeKernel {
         for op in ops {
             next.obey(&op.change).map_err(|why| format!("{why}: {:?}", op.change))?;
         }
+        if next.is_overfull() {
+            return Err("a set is full".to_owned());
+        }
         *self = next;
         Ok(())
     }
@@ -44,7 +47,17 @@ impl FakeKernel {
                 *self = Self::default();
                 Ok(())
             }
-            Change::AddSet(set) => unless(!self.sets.insert(*set), "set exists"),
+            Change::AddSet(set, size) => {
+                unless(!self.sets.insert(*set), "set exists")?;
+                self.ruleset.rooms.extend(size.map(|size| (*set, size)));
+                Ok(())
+            }
+            Change::DeleteSet(set) => {
+                unless(self.rules().any(|rule| refers_to_set(rule, *set)), "set is in use")?;
+                self.ruleset.elements.retain(|place, _| place.set != *set);
+                self.ruleset.rooms.remove(set);
+                unless(!self.sets.remove(set), "no such set")
+            }
             Change::AddClients(set) => {
                 let old = self.ruleset.clients.insert(set.name.clone(), set.seconds);
                 unless(old.is_some(), "set of clients exists")
@@ -118,6 +131,13 @@ impl FakeKernel {
         }
         unless(self.ruleset.elements.insert(place, data.clone()).is_some(), "element exists")
     }
+
+    /// The kernel counts as well, and refuses an element that is too many. Not here, where it would mean counting for each: at the end
+    /// of a transaction.
+    fn is_overfull(&self) -> bool {
+        let held = |set| self.ruleset.elements.keys().filter(|place| place.set == set).count();
+        self.ruleset.rooms.iter().any(|(set, size)| held(*set) > usize::try_from(*size).unwrap_or(usize::MAX))
+    }
 }
 
 fn unless(is_wrong: bool, why: &'static str) -> Result<(), &'static str> {
@@ -143,6 +163,15 @@ fn chains_of(rule: &Rule) -> impl Iterator<Item = &String> {
         Statement::Verdict(verdict) => chain_of(verdict).into_iter().collect(),
         Statement::RandomVerdict(verdicts) => verdicts.iter().filter_map(chain_of).collect(),
         _ => Vec::new(),
+    })
+}
+
+fn refers_to_set(rule: &Rule, wanted: Set) -> bool {
+    rule.statements.iter().any(|statement| match statement {
+        Statement::In(_, _, SetName::Shared(set))
+        | Statement::Lookup(_, SetName::Shared(set))
+        | Statement::DnatByMap(_, SetName::Shared(set)) => *set == wanted,
+        _ => false,
     })
 }
 

@@ -16,8 +16,10 @@ pub enum Change {
     AddTable,
     /// Removes the table and everything in it.
     DeleteTable,
-    /// Makes a shared set or map.
-    AddSet(Set),
+    /// Makes a shared set or map, of this size if it has one.
+    AddSet(Set, Option<u32>),
+    /// Removes a shared set or map with its elements. No rule may refer to it.
+    DeleteSet(Set),
     /// Makes a set of sticky clients.
     AddClients(ClientSet),
     /// Removes a set of sticky clients.
@@ -63,7 +65,9 @@ pub fn to_text(ops: &[Op], family: Family) -> String {
         let _ = match &op.change {
             Change::AddTable => writeln!(text, "add table"),
             Change::DeleteTable => writeln!(text, "delete table"),
-            Change::AddSet(set) => writeln!(text, "add set {}", set.as_str()),
+            Change::AddSet(set, None) => writeln!(text, "add set {}", set.as_str()),
+            Change::AddSet(set, Some(size)) => writeln!(text, "add set {} size {size}", set.as_str()),
+            Change::DeleteSet(set) => writeln!(text, "delete set {}", set.as_str()),
             Change::AddClients(set) => writeln!(text, "add set {} timeout {}s", set.name, set.seconds),
             Change::DeleteClients(name) => writeln!(text, "delete set {name}"),
             Change::AddChain(chain) => writeln!(text, "add chain {}", chain_text(chain, family)),

@@ -14,6 +14,7 @@ use super::element::{Data, Key, Place};
 use super::names::Set;
 use super::ops::{Change, Op};
 use super::port::{Needs, Silent, elements_of, needs};
+use super::room::{Counts, Rooms};
 use super::shape::Shape;
 use super::shared::Shared;
 use super::slots::Slots;
@@ -32,6 +33,8 @@ pub struct Partial {
     pub planned: usize,
     /// What changed in the book.
     pub replaced: Vec<Replaced>,
+    /// True if a set is too small for the changes: a full sync makes a larger one.
+    pub needs_room: bool,
 }
 
 /// The whole ruleset as values.
@@ -43,6 +46,8 @@ pub struct Ruleset {
     pub elements: BTreeMap<Place, Data>,
     /// Sets of sticky clients: name and seconds.
     pub clients: BTreeMap<String, u32>,
+    /// Sizes of the shared sets that have one.
+    pub rooms: Rooms,
 }
 
 /// Plans one family.
@@ -55,6 +60,9 @@ pub struct Planner {
     shapes: BTreeMap<Shape, usize>,
     /// How many service ports need each element that several may need.
     shared: Shared,
+    counts: Counts,
+    /// What the sets are made for.
+    rooms: Rooms,
     /// Service ports with more endpoints than slots, and how many were left out.
     left_out: BTreeMap<ServicePortName, usize>,
     silent: Silent,
@@ -69,10 +77,13 @@ impl Planner {
             slots: HashMap::new(),
             shapes: BTreeMap::new(),
             shared: Shared::default(),
+            counts: Counts::default(),
+            rooms: Rooms::new(),
             left_out: BTreeMap::new(),
             silent: Silent::default(),
         };
         planner.recount();
+        planner.make_room();
         planner
     }
 
@@ -108,17 +119,23 @@ impl Planner {
         let before = self.all_needs(&affected);
         let replaced = self.book.update(changes);
         if replaced.is_empty() {
-            return Partial { ops: Vec::new(), planned: 0, replaced };
+            return Partial { ops: Vec::new(), planned: 0, replaced, needs_room: false };
         }
         self.settle_slots(&affected);
         let after = self.all_needs(&affected);
         let ops = self.difference(&before, &after);
-        Partial { ops, planned: affected.len(), replaced }
+        self.counts.follow(&ops);
+        Partial { ops, planned: affected.len(), replaced, needs_room: !self.counts.fit(&self.rooms) }
+    }
+
+    /// Forgets the sizes that sets had: they are made anew, see [`Self::everything`].
+    pub fn make_room(&mut self) {
+        self.rooms = self.counts.rooms();
     }
 
     /// The whole ruleset.
     pub fn ruleset(&self) -> Ruleset {
-        let mut ruleset = self.without_ports();
+        let mut ruleset = Ruleset { rooms: self.rooms.clone(), ..self.without_ports() };
         for port in self.book.ports().values() {
             let needs = self.needs(port);
             ruleset.elements.extend(needs.elements);
@@ -194,17 +211,22 @@ impl Planner {
 
     /// Works out slots, shapes, shared elements and silent service ports from the book.
     fn recount(&mut self) {
-        let Self { config: _, book, slots, shapes, shared, left_out, silent } = self;
+        let Self { config: _, rooms: _, book, slots, shapes, shared, counts, left_out, silent } = self;
         let mut old = std::mem::take(slots);
         slots.reserve(book.ports().len());
         left_out.clear();
         shapes.clear();
         *shared = Shared::default();
+        *counts = Counts::default();
         *silent = Silent::default();
         for (name, port) in book.ports() {
             let routes = book.routes(port);
             let settled = old.remove(name).unwrap_or_default().settle(&routes);
-            let needs = elements_of(book.settings(), &routes, &settled, &mut |place, _| shared.count(place));
+            let needs = elements_of(book.settings(), &routes, &settled, &mut |place, _| {
+                if shared.count(place) {
+                    counts.add(place.set);
+                }
+            });
             note_left_out(left_out, name, &settled);
             slots.insert(name.clone(), settled);
             *silent += needs.silent;

@@ -18,11 +18,14 @@ type Elements = BTreeMap<Place, Data>;
 pub(crate) struct Shared(BTreeMap<Place, usize>);
 
 impl Shared {
-    /// Counts an element that a service port needs.
-    pub(crate) fn count(&mut self, place: Place) {
-        if place.set.is_shared_by_ports() {
-            *self.0.entry(place).or_default() += 1;
+    /// Counts an element that a service port needs. True if no other needs it yet.
+    pub(crate) fn count(&mut self, place: Place) -> bool {
+        if !place.set.is_shared_by_ports() {
+            return true;
         }
+        let count = self.0.entry(place).or_default();
+        *count += 1;
+        *count == 1
     }
 
     /// True if more than one service port needs the element.

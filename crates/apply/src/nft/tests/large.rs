@@ -7,6 +7,8 @@ use std::time::Duration;
 use switchyard_model::{Conditions, Endpoint, ServiceName, ServicePort, ServicePortName, TrafficPolicy};
 use switchyard_netlink::monitor::{ChangeKind, Monitor, Wake};
 
+use crate::report::Kind;
+
 use super::*;
 
 const SERVICES: u32 = 400;
@@ -70,6 +72,39 @@ fn a_load_that_is_too_large_is_written_in_pieces() {
         assert_eq!(loaded.lines, whole.lines);
         assert_eq!(sync(&mut mode(Family::V4), ports(0..SERVICES)).lines, 0);
     });
+}
+
+/// The size of each of our sets that has one.
+fn sizes() -> BTreeMap<String, u32> {
+    let sets = Nft::open().unwrap().sets(&crate::nft::observe::table(Family::V4)).unwrap();
+    sets.into_iter().filter_map(|set| Some((set.name.to_string(), set.size?))).collect()
+}
+
+#[test]
+fn sets_that_are_outgrown_are_replaced() {
+    let size = |n| ["cluster-ips", "frontends", "slots"].map(|set| (set.to_owned(), n)).into_iter().collect();
+    for limit in [usize::MAX, 20_000] {
+        in_a_namespace(|| {
+            let mut running = mode(Family::V4).limited_to(limit);
+            assert_eq!(sync(&mut running, ports(0..SERVICES)).kind, Kind::Full);
+            assert_eq!(sizes(), size(4096));
+            assert_eq!(sync(&mut running, ports(SERVICES..SERVICES + 50)).kind, Kind::Partial);
+            // Three slots each: too many for those that there are, and frontends for another size.
+            let grown = sync(&mut running, ports(SERVICES + 50..5000));
+            assert_eq!((grown.kind, grown.restores == 1), (Kind::Full, limit == usize::MAX), "{grown:?}");
+            assert_eq!(sizes().get("slots"), Some(&32_768));
+            assert_eq!(sizes().get("frontends"), Some(&16_384));
+            assert_eq!(sync(&mut running, ports(5000..5010)).kind, Kind::Partial);
+            assert_eq!(frontends_held(&running), 5010);
+            // A restart finds them as they are.
+            assert_eq!(sync(&mut mode(Family::V4), ports(0..5010)).lines, 0);
+            // Also if the cluster has shrunk meanwhile.
+            sync(&mut running, ports(100..5010).into_keys().map(|name| (name, None)).collect());
+            assert_eq!(sync(&mut mode(Family::V4), ports(0..100)).lines, 0);
+            list(&["list", "ruleset"]);
+            list(&["--json", "list", "ruleset"]);
+        });
+    }
 }
 
 /// What was heard until now.

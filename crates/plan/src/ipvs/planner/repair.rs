@@ -52,7 +52,7 @@ impl Planner {
     pub fn everything(&self, each: &mut dyn FnMut(RuleOp)) {
         let common = |change| RuleOp { change, owner: None };
         each(common(Change::AddTable));
-        Set::IPVS.into_iter().for_each(|set| each(common(Change::AddSet(set))));
+        Set::IPVS.into_iter().for_each(|set| each(common(Change::AddSet(set, None))));
         let chains = super::base::chains(&self.config, self.book.settings());
         let (entries, others): (Vec<_>, Vec<_>) = chains.into_iter().partition(|chain| chain.base.is_some());
         others.into_iter().for_each(|chain| each(common(Change::AddChain(chain))));

@@ -18,7 +18,8 @@ use crate::nft::element::{Data, Key, Place};
 use crate::nft::names::Set;
 use crate::nft::ops::{Change, Op};
 use crate::nft::port::elements_of;
-use crate::nft::rule::{Statement, Verdict};
+use crate::nft::room::Rooms;
+use crate::nft::rule::{SetName, Statement, Verdict};
 use crate::nft::slots::Slots;
 use crate::nft::sticky::ClientSet;
 use crate::route::FrontendAddress;
@@ -55,12 +56,13 @@ impl Planner {
             }
         }
         self.recount();
+        self.rooms = self.counts.grown(held.rooms.clone());
     }
 
     /// The first write, where there is no table: `each` sees all changes, in order. Chains that packets enter at come
     /// last, so that nothing is served before everything is there, even if the changes do not fit into one transaction.
     pub fn everything(&self, each: &mut dyn FnMut(Op)) {
-        let sets = Set::ALL.into_iter().map(Change::AddSet);
+        let sets = Set::ALL.into_iter().map(|set| Change::AddSet(set, self.rooms.get(&set).copied()));
         [Change::AddTable].into_iter().chain(sets).for_each(|change| each(Op::everybodys(change)));
         let wanted = self.wanted();
         for (name, seconds) in &wanted.clients {
@@ -80,13 +82,38 @@ impl Planner {
 
     /// What turns the ruleset that the kernel holds into the one that is wanted; the shared sets must exist.
     pub fn repair(&self, mut held: Ruleset) -> Vec<Op> {
+        let mut ops = self.replace_sets(&mut held);
         let wanted = self.wanted();
-        let mut ops = come(&held, &wanted);
+        ops.extend(come(&held, &wanted));
         let missing = self.repair_elements(&mut held.elements);
         // What is left is not wanted, or not with this value.
         ops.extend(held.elements.keys().map(|place| Op::everybodys(Change::DeleteElement(*place))));
         ops.extend(missing);
         ops.extend(go(&held, &wanted));
+        ops
+    }
+
+    /// Makes those sets anew, without elements, that have another size than they need. What refers to them loses its rules first, and
+    /// in `held`, too: the repair of chains writes them again.
+    fn replace_sets(&self, held: &mut Ruleset) -> Vec<Op> {
+        let is_other = |(set, size): &(&Set, &u32)| held.rooms.get(set) != Some(*size);
+        let sets: Rooms = self.rooms.iter().filter(is_other).map(|(set, size)| (*set, *size)).collect();
+        let mut ops = Vec::new();
+        if sets.is_empty() {
+            return ops;
+        }
+        // Of a chain with other rules than ours, only that is known.
+        for chain in
+            held.chains.values_mut().filter(|chain| chain.rules.is_empty() || refers_to(chain, &sets))
+        {
+            chain.rules.clear();
+            ops.push(Op::everybodys(Change::ReplaceRules(chain.clone())));
+        }
+        for (set, size) in &sets {
+            ops.push(Op::everybodys(Change::DeleteSet(*set)));
+            ops.push(Op::everybodys(Change::AddSet(*set, Some(*size))));
+        }
+        held.elements.retain(|place, _| !sets.contains_key(&place.set));
         ops
     }
 
@@ -200,6 +227,16 @@ fn write_chains(held: &Ruleset, wanted: &Wanted<'_>, ops: &mut Vec<Op>) {
             _ => {}
         }
     }
+}
+
+/// True if a rule looks something up in one of these sets.
+fn refers_to(chain: &Chain, sets: &Rooms) -> bool {
+    chain.rules.iter().flat_map(|rule| &rule.statements).any(|statement| match statement {
+        Statement::In(_, _, SetName::Shared(set))
+        | Statement::Lookup(_, SetName::Shared(set))
+        | Statement::DnatByMap(_, SetName::Shared(set)) => sets.contains_key(set),
+        _ => false,
+    })
 }
 
 /// Chains of a group, each before those of the group that lead to it.

@@ -15,6 +15,7 @@ use crate::testing::{World, all, arbitrary, node_addresses};
 
 mod adoption;
 mod counts;
+mod growth;
 mod passing;
 
 type PortChange = (ServicePortName, Option<ServicePort>);
