@@ -9,6 +9,7 @@
 //! | [`backends`] | which target a client gets |
 //! | [`tcp`] | accepts, tries targets, copies both ways |
 //! | [`udp`] | one flow per client |
+//! | [`own`] | which targets are the relay itself |
 //! | [`descriptors`] | how many files may be open |
 //! | [`counts`] | what happened |
 //!
@@ -25,6 +26,7 @@ mod backends;
 mod counts;
 mod descriptors;
 mod generations;
+mod own;
 mod relay;
 mod tcp;
 #[cfg(test)]
@@ -35,3 +37,4 @@ pub use backends::Targets;
 pub use counts::Counts;
 pub use descriptors::{Limit, raise_limit};
 pub use relay::{Config, Listen, ListenError, ListenerId, Origin, Relay, Transport};
+pub use udp::affordable_flows;

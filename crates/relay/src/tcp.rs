@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{SockRef, Socket, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::backends::Backends;
 use crate::descriptors::Permit;
-use crate::relay::{Origin, Shared};
+use crate::relay::{Origin, Shared, Transport, is_shortage};
 pub(crate) use pipe::Pipes;
 
 /// A connection that has lived for so long is worth the calls that keepalive costs; most are over by then.
@@ -82,18 +82,12 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 if is_shortage(&error) {
-                    door.shared.tallies.out_of_descriptors.add();
-                    door.shared.descriptors.tell_shortage();
+                    door.shared.tell_shortage();
                 }
                 tokio::time::sleep(REST).await;
             }
         }
     }
-}
-
-fn is_shortage(error: &io::Error) -> bool {
-    use nix::libc::{EMFILE, ENFILE, ENOBUFS, ENOMEM};
-    matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOBUFS | ENOMEM))
 }
 
 fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
@@ -103,9 +97,8 @@ fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
         return reset(&client);
     }
     // One for the client, one for the target.
-    let Some(permit) = door.shared.descriptors.take(2) else {
-        tallies.out_of_descriptors.add();
-        door.shared.descriptors.tell_shortage();
+    let Some(permit) = door.shared.take(2) else {
+        door.shared.tell_shortage();
         return reset(&client);
     };
     tallies.connections.begin();
@@ -154,6 +147,12 @@ fn reset(stream: &TcpStream) {
     let _ = stream.set_zero_linger();
 }
 
+async fn connect(shared: &Shared, target: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    shared.prepare(&socket, Transport::Tcp, target)?;
+    socket.connect(target).await
+}
+
 /// Tries targets until one answers, as long as there are timeouts left. A target that refuses is not asked again; one
 /// that is slow is, once all others were asked, with more time.
 async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
@@ -166,7 +165,7 @@ async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
         if attempt > 0 {
             tallies.retries.add();
         }
-        match tokio::time::timeout(patience, TcpStream::connect(target)).await {
+        match tokio::time::timeout(patience, connect(&door.shared, target)).await {
             Ok(Ok(stream)) => {
                 door.backends.reached(client, target, Instant::now());
                 return Some(stream);
@@ -174,7 +173,7 @@ async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
             Ok(Err(_)) => refused.push(target),
             Err(_) => slow.push(target),
         }
-        door.backends.missed(client);
+        door.backends.missed(client, target);
     }
     if refused.is_empty() && slow.is_empty() {
         tallies.refused.add();
@@ -183,3 +182,6 @@ async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

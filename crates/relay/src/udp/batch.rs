@@ -70,3 +70,30 @@ fn address(found: &SockaddrStorage) -> Option<SocketAddr> {
     }
     found.as_sockaddr_in6().map(|v6| SocketAddr::from((v6.ip(), v6.port())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{in_time, socket};
+    use super::*;
+
+    #[test]
+    fn what_waits_is_taken_by_few_calls() {
+        in_time(async {
+            let ((near, at), (far, from)) = (socket(), socket());
+            let (_target, to) = socket();
+            for _ in 0..40 {
+                far.send_to(b"waits", at).await.unwrap();
+            }
+            let mut heard = 0;
+            let each = |sender, datagram: &[u8]| {
+                assert_eq!((sender, datagram), (from, b"waits".as_slice()));
+                heard += 1;
+            };
+            assert_eq!(receive(&near, each).unwrap(), 16);
+            assert_eq!(heard, 16);
+            assert_eq!(pass_on(&near, &far, to).unwrap(), (16, 0));
+            assert_eq!(pass_on(&near, &far, to).unwrap(), (8, 0));
+            assert_eq!(pass_on(&near, &far, to).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        });
+    }
+}
