@@ -37,4 +37,4 @@ pub use backends::Targets;
 pub use counts::Counts;
 pub use descriptors::{Limit, raise_limit};
 pub use relay::{Config, Listen, ListenError, ListenerId, Origin, Relay, Transport};
-pub use udp::affordable_flows;
+pub use udp::{affordable_flows, local_ports};

@@ -29,7 +29,7 @@ use crate::relay::{Shared, is_shortage};
 use flow::Flow;
 pub(crate) use room::Room;
 use room::Scarce;
-pub use room::affordable_flows;
+pub use room::{affordable_flows, local_ports};
 
 /// The longest datagram.
 const LONGEST: usize = 65_535;

@@ -9,6 +9,7 @@
 //! - Within one listener, only those flows go that nothing passed for a while.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -19,18 +20,25 @@ use super::Switch;
 const MOST: usize = 16_384;
 
 /// What the kernel gives out if nobody changed it.
-const USUAL_PORTS: (usize, usize) = (32_768, 60_999);
+const USUAL_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
-/// How many flows there may be, by the range of ports that the kernel gives out.
-pub fn affordable_flows() -> usize {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    half_of(&text)
+/// The ports that the kernel gives to who does not care which.
+pub fn local_ports() -> RangeInclusive<u16> {
+    parse(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default())
 }
 
-fn half_of(range: &str) -> usize {
-    let mut ends = range.split_whitespace().map_while(|end| end.parse::<usize>().ok());
-    let (first, last) = ends.next().zip(ends.next()).unwrap_or(USUAL_PORTS);
-    ((last + 1).saturating_sub(first) / 2).clamp(1, MOST)
+/// How many flows there may be.
+pub fn affordable_flows() -> usize {
+    half_of(&local_ports())
+}
+
+fn parse(range: &str) -> RangeInclusive<u16> {
+    let mut ends = range.split_whitespace().map_while(|end| end.parse().ok());
+    ends.next().zip(ends.next()).map_or(USUAL_PORTS, |(first, last)| first..=last)
+}
+
+fn half_of(ports: &RangeInclusive<u16>) -> usize {
+    (ports.len() / 2).clamp(1, MOST)
 }
 
 /// What there is too little of.
@@ -128,7 +136,7 @@ mod tests {
             ("", 14_116),
             ("32768", 14_116),
         ] {
-            assert_eq!(half_of(range), flows, "{range}");
+            assert_eq!(half_of(&parse(range)), flows, "{range}");
         }
     }
 }
