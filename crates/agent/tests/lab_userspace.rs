@@ -19,6 +19,8 @@ mod faults;
 mod loopback;
 #[path = "lab_userspace/restart.rs"]
 mod restart;
+#[path = "lab_userspace/unprivileged.rs"]
+mod unprivileged;
 
 use std::io::ErrorKind;
 use std::process::Command;
