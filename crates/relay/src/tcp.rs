@@ -57,14 +57,16 @@ impl Door {
     fn takes(&self, stream: &TcpStream) -> bool {
         match self.origin {
             Origin::Any => true,
-            Origin::Redirected => dialled(stream).is_some_and(|address| address != self.address),
+            Origin::Redirected => {
+                dialled(stream, self.address).is_some_and(|dialled| dialled != self.address)
+            }
         }
     }
 }
 
-/// What the client dialled before the kernel sent it here; nothing if the kernel does not know.
-fn dialled(stream: &TcpStream) -> Option<SocketAddr> {
-    if stream.local_addr().ok()?.is_ipv6() {
+/// What the client dialled before the kernel sent it to `here`; nothing if the kernel does not know.
+fn dialled(stream: &TcpStream, here: SocketAddr) -> Option<SocketAddr> {
+    if here.is_ipv6() {
         let address = getsockopt(stream, sockopt::Ip6tOriginalDst).ok()?;
         let ip = std::net::Ipv6Addr::from(address.sin6_addr.s6_addr);
         return Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))));

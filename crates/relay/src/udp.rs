@@ -40,10 +40,6 @@ const REST: Duration = Duration::from_millis(100);
 /// Flows that are looked at when one has to go.
 const CANDIDATES: usize = 16;
 
-thread_local! {
-    static SCRATCH: std::cell::RefCell<Box<[u8]>> = std::cell::RefCell::new(vec![0; LONGEST].into());
-}
-
 /// A listener and its flows.
 #[derive(Debug)]
 pub(crate) struct Switch {
@@ -229,18 +225,12 @@ pub(crate) async fn serve(switch: Arc<Switch>) {
             tokio::time::sleep(REST).await;
             continue;
         }
-        let received = SCRATCH.with_borrow_mut(|buffer| {
-            let (count, from) = switch.socket.try_recv_from(buffer)?;
-            switch.pass(from, buffer.get(..count).unwrap_or_default());
-            io::Result::Ok(())
-        });
-        // Where one was, others may wait.
-        let received = received.and_then(|()| {
-            let all = || batch::receive(&switch.socket, |from, datagram| switch.pass(from, datagram));
-            switch.socket.try_io(Interest::READABLE, all)
+        let received = switch.socket.try_io(Interest::READABLE, || {
+            batch::receive(&switch.socket, |from, datagram| switch.pass(from, datagram))
+                .and_then(batch::is_more)
         });
         match received {
-            Ok(_) => {}
+            Ok(()) => {}
             // An answer that did not reach some client is reported here, too.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) => {}

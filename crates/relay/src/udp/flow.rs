@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::task::coop::consume_budget;
 
 use super::room::Place;
-use super::{SCRATCH, Switch, batch};
+use super::{Switch, batch};
 use crate::descriptors::Permit;
 use crate::relay::{Shared, Transport};
 
@@ -156,12 +156,11 @@ impl Answers {
     /// Passes answers on. An error ends the flow.
     fn pass(&self) -> io::Result<()> {
         let Some(switch) = self.switch.upgrade() else { return Err(io::ErrorKind::NotConnected.into()) };
-        let passed = self.pass_one(&switch).and_then(|()| {
-            // Where one was, others may wait.
-            let all = || batch::pass_on(&self.socket, &switch.socket, self.client);
-            let (_, lost) = self.socket.try_io(Interest::READABLE, all)?;
+        let passed = self.socket.try_io(Interest::READABLE, || {
+            let (count, lost) = batch::pass_on(&self.socket, &switch.socket, self.client)?;
+            self.pulse.beat();
             (0..lost).for_each(|_| switch.shared.tallies.lost_datagrams.add());
-            Ok(())
+            batch::is_more(count)
         });
         match passed {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
@@ -171,18 +170,6 @@ impl Answers {
             }
             _ => Ok(()),
         }
-    }
-
-    fn pass_one(&self, switch: &Switch) -> io::Result<()> {
-        SCRATCH.with_borrow_mut(|buffer| {
-            let count = self.socket.try_recv(buffer)?;
-            self.pulse.beat();
-            let answer = buffer.get(..count).unwrap_or_default();
-            if SockRef::from(&switch.socket).send_to(answer, &self.client.into()).is_err() {
-                switch.shared.tallies.lost_datagrams.add();
-            }
-            Ok(())
-        })
     }
 }
 
