@@ -18,8 +18,8 @@
 //!   went away ends at once.
 //! - Nothing here grows without bound: connections and flows are limited by file descriptors, flows and remembered
 //!   clients of one listener also by number.
-//! - Nobody wakes up while no byte moves: there is no timer but those of UDP flows, of attempts to connect, and one
-//!   at the beginning of a connection.
+//! - Nobody wakes up while no byte moves: there is no timer but those of UDP flows, and one for the attempts to connect
+//!   and the beginning of a connection.
 //! - A connection that is idle holds no buffer.
 
 mod backends;

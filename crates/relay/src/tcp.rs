@@ -9,20 +9,19 @@ mod pipe;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{SockRef, Socket, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Sleep;
 
 use crate::backends::Backends;
 use crate::descriptors::Permit;
 use crate::relay::{Origin, Shared, Transport, is_shortage};
 pub(crate) use pipe::Pipes;
-
-/// A connection that has lived for so long is worth the calls that keepalive costs; most are over by then.
-const SETTLED: Duration = Duration::from_secs(2);
 
 /// Rest after a failure to accept.
 const REST: Duration = Duration::from_millis(100);
@@ -109,9 +108,11 @@ fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
 
 /// One connection from its begin to its end.
 async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permit: Permit) {
-    match dial(&door, from).await {
+    // One timer for everything: to make it is dear, to set it is not.
+    let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
+    match dial(&door, from, timer.as_mut()).await {
         Some(target) => {
-            if serve_both(&client, &target, &door.shared).await.is_err() {
+            if serve_both(&client, &target, &door.shared, timer).await.is_err() {
                 reset(&client);
                 reset(&target);
             }
@@ -121,12 +122,20 @@ async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permi
     door.shared.tallies.connections.end();
 }
 
-async fn serve_both(client: &TcpStream, target: &TcpStream, shared: &Shared) -> io::Result<()> {
+/// A connection that is still there when the time for its first attempt is over is worth the calls that keepalive costs; most are not.
+async fn serve_both(
+    client: &TcpStream,
+    target: &TcpStream,
+    shared: &Shared,
+    settled: Pin<&mut Sleep>,
+) -> io::Result<()> {
     // What the target's socket is not told it does without.
     let _ = target.set_nodelay(true);
-    let mut copying = std::pin::pin!(copy::both_ways(client, target, &shared.pipes));
-    if let Ok(done) = tokio::time::timeout(SETTLED, &mut copying).await {
-        return done;
+    let mut copying = pin!(copy::both_ways(client, target, &shared.pipes));
+    tokio::select! {
+        biased;
+        done = &mut copying => return done,
+        () = settled => {}
     }
     let _ = notice_absence(&SockRef::from(target));
     copying.await
@@ -157,7 +166,7 @@ async fn connect(shared: &Shared, target: SocketAddr) -> io::Result<TcpStream> {
 
 /// Tries targets until one answers, as long as there are timeouts left. A target that refuses is not asked again; one
 /// that is slow is, once all others were asked, with more time.
-async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
+async fn dial(door: &Door, from: SocketAddr, mut timer: Pin<&mut Sleep>) -> Option<TcpStream> {
     let (tallies, client) = (&door.shared.tallies, from.ip());
     let (mut refused, mut slow): (Vec<SocketAddr>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
     for (attempt, patience) in door.shared.config.dial_timeouts.into_iter().enumerate() {
@@ -167,13 +176,17 @@ async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
         if attempt > 0 {
             tallies.retries.add();
         }
-        match tokio::time::timeout(patience, connect(&door.shared, target)).await {
-            Ok(Ok(stream)) => {
-                door.backends.reached(client, target, Instant::now());
-                return Some(stream);
-            }
-            Ok(Err(_)) => refused.push(target),
-            Err(_) => slow.push(target),
+        timer.as_mut().reset(tokio::time::Instant::now() + patience);
+        tokio::select! {
+            biased;
+            reached = connect(&door.shared, target) => match reached {
+                Ok(stream) => {
+                    door.backends.reached(client, target, Instant::now());
+                    return Some(stream);
+                }
+                Err(_) => refused.push(target),
+            },
+            () = &mut timer => slow.push(target),
         }
         door.backends.missed(client, target);
     }
