@@ -9,6 +9,7 @@
 //! - An event that alters nothing a proxy would act on is not a change.
 
 mod address;
+mod address_text;
 mod changes;
 mod derive;
 mod event;
