@@ -210,6 +210,7 @@ fn changes_appear_by_themselves_and_without_a_script_everything_can_be_read() {
         ("service?namespace=shop&name=web", "*:30080/tcp"),
         ("set-aside", "shop/web-old"),
         ("explain?to=10.96.0.26%3A80", "1/4"),
+        ("explain?to=10.96.0.26%3A80", "element frontends"),
         ("explain?to=nobody", "no Service nobody is served here"),
     ] {
         seat.browser.open(&format!("{UI}{page}"));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use switchyard_model::Family;
 
 use super::{answering, ask, json, text};
-use crate::common::looking::ip;
+use crate::common::looking::{http, ip};
 use crate::common::variant::Variant;
 use crate::common::world::{POD_PORT, World};
 
@@ -51,6 +51,66 @@ every_mode!(a_packet_goes_where_it_is_said_to_go);
 #[test]
 fn a_packet_goes_where_it_is_said_to_go_in_userspace_mode() {
     a_packet_goes_where_it_is_said_to_go(Variant::Userspace);
+}
+
+/// A port of a cluster IP that no Service has, and an address of a ServiceCIDR that no Service has: what refuses them is named, and there.
+fn what_refuses_a_stray_is_named_and_found(variant: Variant) {
+    let cidrs = "service-cidrs 10.96.0.0/16,fd00:10:96::/112\n";
+    let Some(world) = answering(variant, &format!("{cidrs}{OBJECTS}")) else { return };
+    let chain =
+        world.n1().exec_ok("nft", &["list", "chain", "ip", "switchyard", "cluster-ips-check"]).unwrap();
+    for (to, verdict, named) in [("10.96.0.1:81", "reject", 2), ("10.96.0.199:80", "drop", 1)] {
+        let answer = json(&ask(&world, &["explain", "--to", to, "--probe", "-o", "json"]));
+        assert_eq!(
+            (&answer["verdict"], &answer["probe"]["agrees"]),
+            (&verdict.into(), &true.into()),
+            "{answer}"
+        );
+        let by: Vec<&str> =
+            answer["by"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        assert_eq!(by.len(), named, "{answer}");
+        for line in &by {
+            if let Some(rule) = line.strip_prefix("rule ") {
+                let rule = rule.strip_suffix(" of chain cluster-ips-check").unwrap();
+                assert!(chain.lines().any(|listed| listed.trim() == rule), "{rule} is not in {chain}");
+            } else {
+                let element = line.strip_prefix("element cluster-ips ").unwrap();
+                let found = ["get", "element", "ip", "switchyard", "cluster-ips", element];
+                world.n1().exec_ok("nft", &found).unwrap();
+            }
+        }
+        let said = ask(&world, &["explain", "--to", to]);
+        let printed: Vec<&str> =
+            text(&said.stdout).lines().filter_map(|line| line.strip_prefix("by  ")).collect();
+        assert_eq!(printed, by);
+    }
+}
+
+#[test]
+fn what_refuses_a_stray_is_named_and_found_in_nftables_mode() {
+    what_refuses_a_stray_is_named_and_found(Variant::Nftables);
+}
+
+#[test]
+fn what_refuses_a_stray_is_named_and_found_in_userspace_mode() {
+    what_refuses_a_stray_is_named_and_found(Variant::Userspace);
+}
+
+/// The form's first choice of a protocol is the one that the Service has.
+#[test]
+fn the_dashboard_explains_a_udp_service_by_its_name() {
+    let Some(world) = World::new_or_skip(Variant::Nftables) else { return };
+    world.write(OBJECTS);
+    world.start(&["--enable-ui"]);
+    world.settle();
+    let page = |query: &str| http(world.n1(), "127.0.0.1:10249", &format!("/ui/explain?{query}")).unwrap();
+    let (status, shown) = page("from=&to=default%2Fdns&protocol=");
+    assert_eq!(status, 200, "{shown}");
+    assert!(
+        shown.contains("to 10.96.0.2:53/udp") && shown.contains("<code>element frontends { 10.96.0.2"),
+        "{shown}"
+    );
+    assert_eq!(page("to=default%2Fdns&protocol=tcp").0, 404);
 }
 
 /// Somebody leads packets elsewhere, in front of the proxy.

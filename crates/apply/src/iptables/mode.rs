@@ -11,16 +11,16 @@
 mod culprit;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges};
-use switchyard_plan::explain::Hit;
+use switchyard_plan::explain::Explanation;
 use switchyard_plan::iptables::base::JUMPS;
 use switchyard_plan::iptables::planner::{Planner, RuleCounts, Step};
 use switchyard_plan::iptables::restore::Restore;
 use switchyard_plan::settings::Settings;
+use switchyard_plan::trace::Packet;
 
 use super::canary;
 use super::save::{self, Detail};
@@ -227,8 +227,8 @@ impl Mode for IptablesMode {
         super::diff::difference(&self.programs, &self.planner)
     }
 
-    fn means(&self, hit: &Hit<'_>, _address: IpAddr) -> Vec<String> {
-        self.planner.means(hit)
+    fn means(&self, explanation: &Explanation<'_>, _packet: &Packet) -> Vec<String> {
+        self.planner.means(explanation)
     }
 
     fn distrust(&mut self) {

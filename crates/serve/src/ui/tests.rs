@@ -229,8 +229,19 @@ fn explanations() {
                 { "address": "10.1.1.2:80", "node": null, "odds": null, "seenSource": null, "sourceReason": null, "excluded": EVIL },
             ],
         },
+        "by": ["element frontends { 10.96.0.10 . tcp . 80 : goto pick-1 }", EVIL], "byLeftOut": 1,
     });
     let answer: Explanation = serde_json::from_value(answer).unwrap();
     let typed = Typed { to: "10.96.0.10:80".to_owned(), ..Typed::default() };
-    check("explain", &page(Tab::Explain, &well(), |html| explain::content(html, &typed, Some(Ok(&answer)))));
+    let refused = serde_json::json!({
+        "from": "10.1.1.7", "isFromThisNode": true, "to": "10.96.0.10:81", "protocol": "tcp", "verdict": "reject",
+        "reason": EVIL, "hit": null, "by": vec![EVIL; 101], "byLeftOut": 1000,
+    });
+    let refused: Explanation = serde_json::from_value(refused).unwrap();
+    let page_of =
+        |answer| page(Tab::Explain, &well(), |html| explain::content(html, &typed, Some(Ok(answer))));
+    let long = page_of(&refused);
+    assert_eq!(long.matches("<li><code>").count(), 100, "{long}");
+    assert!(long.contains("1,001 lines more are not shown here."), "{long}");
+    check("explain", &page_of(&answer));
 }

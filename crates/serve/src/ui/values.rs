@@ -305,6 +305,12 @@ pub struct Explanation {
     pub reason: String,
     /// The frontend that it hits.
     pub hit: Option<Hit>,
+    /// What does it, one line each.
+    #[serde(default)]
+    pub by: Vec<String>,
+    /// How many more there are.
+    #[serde(default)]
+    pub by_left_out: usize,
 }
 
 /// A frontend that a packet hits.
