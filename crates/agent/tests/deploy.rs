@@ -227,6 +227,35 @@ fn every_value_that_the_chart_asks_for_has_a_default() {
     assert_eq!(documents("deploy/helm/switchyard/Chart.yaml")[0]["appVersion"], version);
 }
 
+/// The READMEs and the installation page install with one command; the manifest has as many lines to set.
+#[test]
+fn the_one_command_sets_what_the_manifest_marks() {
+    let defaults = &documents("deploy/helm/switchyard/values.yaml")[0];
+    for file in ["README.md", "README.zh.md", "docs/install.md"] {
+        let text = read(file).replace("\\\n", " ");
+        let command = text.lines().find(|line| line.starts_with("$ helm install ")).ok_or(file).unwrap();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        assert_eq!(words[..6], ["$", "helm", "install", "switchyard", "deploy/helm/switchyard", "-n"]);
+        let settings = command.split(" --set ").skip(1).map(|setting| setting.split_once('=').unwrap().0);
+        let is_value = |path: &str| path.split('.').fold(defaults, |value, name| &value[name]).is_string();
+        assert_eq!(settings.filter(|path| is_value(path)).count(), 3, "{file}: {command}");
+    }
+    assert_eq!(read("deploy/switchyard.yaml").matches(" # set: ").count(), 3);
+}
+
+#[test]
+fn the_three_commands_are_those_of_the_page() {
+    let (readme, page) = (read("README.md"), read("docs/debugging.md"));
+    let (_, section) = readme.split_once("## Debug a Service in three commands\n").unwrap();
+    let commands: Vec<&str> = section
+        .lines()
+        .take_while(|line| !line.starts_with("## "))
+        .filter(|line| line.starts_with("# "))
+        .collect();
+    assert_eq!(commands.len(), 3);
+    assert!(commands.iter().all(|line| page.contains(line)), "{commands:?}");
+}
+
 /// The chart and the plain manifest install the same thing.
 #[test]
 fn the_chart_asks_for_no_more_than_the_manifest() {
