@@ -6,6 +6,7 @@
 mod expressions;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
@@ -61,6 +62,7 @@ fn the_manifest_asks_for_what_is_needed_and_no_more() {
     assert_eq!(pod["hostNetwork"], true);
     assert_eq!(pod["tolerations"], json!([{ "operator": "Exists" }]));
     assert_eq!(pod["priorityClassName"], "system-node-critical");
+    assert_eq!(pod["securityContext"], json!({ "seccompProfile": { "type": "RuntimeDefault" } }));
     assert_eq!(pod["serviceAccountName"], the(&documents, "ServiceAccount")["metadata"]["name"]);
     let proxy = &pod["containers"][0];
     let capabilities = json!({ "drop": ["ALL"], "add": ["NET_ADMIN"] });
@@ -100,6 +102,33 @@ fn the_unit_gives_what_the_documentation_lists() {
         assert_eq!(value(name), "CAP_NET_ADMIN CAP_NET_RAW");
     }
     assert_eq!(value("ExecStart"), "/usr/local/bin/switchyard --config /etc/switchyard/config.conf");
+}
+
+#[test]
+fn the_program_understands_the_sample_for_the_unit() {
+    let sample = read("deploy/systemd/config.conf");
+    let understood = understood(&sample, &[]);
+    for line in ["mode: nftables\n", "  kubeconfig: /etc/switchyard/kubeconfig\n"] {
+        assert!(understood.contains(line), "{line:?} is not in {understood}");
+    }
+    assert_eq!(sample.matches(" # set: ").count(), 3);
+}
+
+/// Only where this program is: it belongs to an init system that not every machine has.
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit() {
+    let place = tempfile::tempdir().unwrap();
+    let unit = place.path().join("switchyard.service");
+    let here = env!("CARGO_BIN_EXE_switchyard");
+    fs::write(&unit, read("deploy/systemd/switchyard.service").replace("/usr/local/bin/switchyard", here))
+        .unwrap();
+    match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && text.is_empty(), "{text}");
+        }
+        Err(error) => writeln!(std::io::stderr(), "SKIPPED: no systemd-analyze: {error}").unwrap(),
+    }
 }
 
 /// A page of every mode, with every series that there can be but those of packets.
