@@ -19,6 +19,7 @@ pub use client::CtlError;
 pub(crate) use client::NO_SUCH_PATH;
 pub(crate) use table::table;
 
+use crate::escaped::push_json;
 use crate::flags::{Asking, ExplainFlags, GetFlags, Output};
 
 /// What a question that can be answered by yes or no found; the exit code says which.
@@ -64,11 +65,18 @@ pub fn get(flags: &GetFlags) -> Result<(), CtlError> {
     show(flags.asking.output, &answer, || get::text(flags, &answer))
 }
 
+/// With an escape for what must not reach a terminal; lines stay lines.
+fn safe(text: &str, push: fn(&mut String, char)) -> String {
+    let mut safe = String::with_capacity(text.len());
+    text.chars().for_each(|c| if c == '\n' { safe.push(c) } else { push(&mut safe, c) });
+    safe
+}
+
 /// Prints an answer.
 pub(crate) fn show(output: Output, answer: &Value, text: impl FnOnce() -> String) -> Result<(), CtlError> {
     let text = match output {
         Output::Table | Output::Wide => text(),
-        Output::Json => format!("{answer:#}\n"),
+        Output::Json => safe(&format!("{answer:#}\n"), push_json),
         Output::Yaml => yaml::text(answer),
     };
     match io::stdout().lock().write_all(text.as_bytes()) {

@@ -24,6 +24,7 @@
 //! | [`demo`] | `switchyard demo` |
 //! | [`offer`] | shell completions and the manual page |
 //! | [`logging`] | log lines |
+//! | `escaped` | text from outside for programs that read it back |
 
 pub mod addresses;
 pub mod admin;
@@ -33,6 +34,7 @@ pub mod cleanup;
 pub mod config_file;
 pub mod ctl;
 pub mod demo;
+mod escaped;
 pub mod external_ips;
 pub mod flags;
 pub mod guard;

@@ -10,6 +10,7 @@ use switchyard_agent::flags::{Command, Config, Flags, Task};
 use switchyard_agent::logging::Logging;
 use switchyard_agent::{check, cleanup, ctl, demo, logging, offer, run};
 use switchyard_heap::Sampling;
+use switchyard_model::Printable;
 
 /// The system's allocator, which is watched only with `--profiling`.
 #[global_allocator]
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             Ok(Finding::Bad) => ExitCode::FAILURE,
             Ok(Finding::Unknown) => ExitCode::from(2),
             Err(error) => {
-                eprintln!("Error: {error:#}");
+                tell(&error);
                 trouble(command)
             }
         };
@@ -73,6 +74,12 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
         }
     }
     Ok(Finding::Good)
+}
+
+/// An error for people. It may hold text of other programs.
+fn tell(error: &anyhow::Error) {
+    let text = format!("Error: {error:#}");
+    text.lines().for_each(|line| eprintln!("{}", Printable(line)));
 }
 
 /// Where 1 is an answer, trouble is 2, as with `diff` and `grep`.
