@@ -24,6 +24,7 @@
 //! | [`demo`] | `switchyard demo` |
 //! | [`offer`] | shell completions and the manual page |
 //! | [`logging`] | log lines |
+//! | `set_aside` | everything that was set aside, for lists of it |
 //! | `escaped` | text from outside for programs that read it back |
 
 pub mod addresses;
@@ -47,6 +48,9 @@ pub mod pace;
 pub mod pages;
 pub mod probe;
 pub mod run;
+mod set_aside;
 pub mod settings;
+#[cfg(test)]
+mod shelf;
 pub mod sync;
 pub mod ui;

@@ -89,13 +89,19 @@ pub enum CtlError {
 pub(super) fn get(socket: &Path, path: &str, parameters: &[(&str, &str)]) -> Result<Value, CtlError> {
     let query: Vec<String> =
         parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    let head =
-        format!("GET {path}?{} HTTP/1.1\r\nHost: switchyard\r\nConnection: close\r\n\r\n", query.join("&"));
+    // By this version a body ends where the connection does, in however many pieces it comes.
+    let head = format!("GET {path}?{} HTTP/1.0\r\nHost: switchyard\r\n\r\n", query.join("&"));
     let answer = exchange(socket, &head)?;
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| unknown(&answer))?;
     let status: u16 =
         head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(|| unknown(head))?;
-    let value: Value = serde_json::from_str(body).map_err(|_| unknown(body))?;
+    let value: Value = match serde_json::from_str(body) {
+        Err(error) if error.is_eof() => {
+            let source = io::ErrorKind::UnexpectedEof.into();
+            return Err(CtlError::Broken { path: socket.to_owned(), source });
+        }
+        read => read.map_err(|_| unknown(body))?,
+    };
     if status == 200 {
         return Ok(value);
     }
