@@ -31,6 +31,7 @@ fn item(entry: &Entry) -> Value {
     let services: Vec<String> = entry.subjects.services.iter().map(ToString::to_string).collect();
     let (outcome, cause) = match &entry.outcome {
         Outcome::Written => ("written", None),
+        Outcome::SetAside(1) => ("set aside", Some("1 service port was refused".to_owned())),
         Outcome::SetAside(count) => ("set aside", Some(format!("{count} service ports were refused"))),
         Outcome::Failed(cause) => ("failed", Some(cause.clone())),
     };

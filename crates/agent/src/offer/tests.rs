@@ -37,7 +37,8 @@ fn bash_offers_flags_subcommands_and_values() {
     assert_eq!(offered("switchyard --proxy-m"), ["--proxy-mode"]);
     assert_eq!(offered("switchyard exp"), ["explain"]);
     assert_eq!(offered("switchyard get serv"), ["services"]);
-    assert_eq!(offered("switchyard get services -o "), ["table", "wide", "json", "yaml"]);
+    assert_eq!(offered("switchyard get services -o "), ["table", "wide", "json", "yaml", "name"]);
+    assert_eq!(offered("switchyard explain -o "), ["table", "json", "yaml"], "nothing is wider there");
     assert!(offered("switchyard explain --proxy-m").is_empty());
     assert!(offered("switchyard --kubeconfig ").is_empty(), "bash completes files then");
 }
