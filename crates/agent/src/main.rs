@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Printing can only fail if nobody reads.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { misread() } else { ExitCode::SUCCESS };
         }
     };
     if let Some(text) = flags.version_text() {
@@ -80,6 +80,16 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
 fn tell(error: &anyhow::Error) {
     let text = format!("Error: {error:#}");
     text.lines().for_each(|line| eprintln!("{}", Printable(line)));
+}
+
+/// A command line that cannot be understood is no answer either; of what it was meant to be, the first word is enough.
+fn misread() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    match words.next().as_ref().and_then(|word| word.to_str()) {
+        Some("diff" | "check") => ExitCode::from(2),
+        Some("explain") if words.any(|word| word == "--probe") => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Where 1 is an answer, trouble is 2, as with `diff` and `grep`.
