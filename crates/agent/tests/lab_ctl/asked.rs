@@ -173,8 +173,69 @@ fn what_is_wrong_is_said_in_one_line() {
     }
     let found = json(&ask(&world, &["get", "services", "-n", "default", "web", "-o", "json"]));
     assert_eq!(found["items"].as_array().map(Vec::len), Some(2), "{found}");
-    let none = ask(&world, &["get", "services", "missing"]);
-    assert!(text(&none.stdout).starts_with("No resources found."), "{none:?}");
+}
+
+/// As kubectl: what was asked for by name and is not there is an error, an empty list is none.
+#[test]
+fn what_is_not_there_is_told_on_standard_error() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    let said = |arguments: &[&str]| {
+        let output = ask(&world, arguments);
+        let [found, error] = [&output.stdout, &output.stderr].map(|bytes| text(bytes).to_owned());
+        (output.status.code(), found, error)
+    };
+    let missing = "Error: no Service missing is served here; `switchyard get services` lists all, \
+                   `switchyard get quarantine` what was set aside\n";
+    for resource in ["services", "endpoints", "routes"] {
+        for output in ["table", "wide", "json", "yaml", "name"] {
+            let told = said(&["get", resource, "missing", "-o", output]);
+            assert_eq!(told, (Some(1), String::new(), missing.to_owned()), "{resource} {output}");
+        }
+    }
+    let (code, found, error) = said(&["get", "services", "web", "missing", "dns", "-o", "name"]);
+    assert_eq!((code, found.as_str(), error.as_str()), (Some(1), "default/web\ndefault/dns\n", missing));
+    let (code, found, error) = said(&["get", "services", "-n", "nobody"]);
+    let note = "No resources found in namespace nobody; `switchyard get services` lists all\n";
+    assert_eq!((code, found.as_str(), error.as_str()), (Some(0), "", note));
+    let (code, found, error) = said(&["get", "services", "-n", "nobody", "-o", "json"]);
+    let list: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!((code, &list["items"], error.as_str()), (Some(0), &serde_json::json!([]), ""));
+    let (code, found, _) = said(&["get", "endpoints", "web", "-n", "default", "--no-headers"]);
+    assert_eq!((code, found.lines().count()), (Some(0), 4));
+    // A command line that cannot be read is no answer.
+    for (arguments, code) in [
+        (&["diff", "-o", "wide"] as &[&str], 2),
+        (&["explain", "--to", "web", "--probe", "-o", "wide"], 2),
+        (&["explain", "--to", "web", "-o", "wide"], 1),
+        (&["get", "services", "--watch"], 1),
+        (&["get", "services", "web", "-l", "app=web"], 1),
+    ] {
+        let (found, stdout, error) = said(arguments);
+        assert_eq!((found, stdout.as_str()), (Some(code), ""), "{arguments:?}: {error}");
+    }
+}
+
+/// What the system refuses is said with its cause and with what to do.
+#[test]
+fn trouble_of_the_system_is_said_in_one_line() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    world.n1().exec_ok("ip", &["route", "add", "unreachable", "203.0.113.0/24"]).unwrap();
+    let unsent = ask(&world, &["explain", "--to", "203.0.113.9:53/udp", "--probe"]);
+    assert_eq!(unsent.status.code(), Some(2), "{unsent:?}");
+    let error = text(&unsent.stderr);
+    let advice =
+        "Error: cannot send a packet; `ip route get ADDRESS` shows whether this node has a way there";
+    assert!(error.starts_with(advice) && error.contains(": No route to host"), "{error}");
+    let script = format!(
+        "{} get services --admin-socket {} >/dev/full",
+        env!("CARGO_BIN_EXE_switchyard"),
+        super::socket(&world).display()
+    );
+    let unprinted = world.n1().exec("sh", &["-c", &script]).unwrap();
+    let want =
+        "Error: cannot print; see whether there is room where the output goes: No space left on device";
+    assert!(text(&unprinted.stderr).starts_with(want), "{unprinted:?}");
+    assert_eq!((unprinted.status.code(), text(&unprinted.stderr).lines().count()), (Some(1), 1));
 }
 
 /// The socket is for the agent's user alone.

@@ -216,6 +216,8 @@ pub struct Change {
     pub services: Vec<ServiceName>,
     /// How many there are.
     pub service_count: usize,
+    /// When the first of the changes was seen; absent for a sync without changes.
+    pub seen: Option<SystemTime>,
     /// When the sync was over.
     pub committed: SystemTime,
     /// From the moment that the first change was seen.
