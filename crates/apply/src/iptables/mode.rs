@@ -10,7 +10,8 @@
 
 mod culprit;
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use switchyard_model::ServicePortName;
@@ -24,7 +25,7 @@ use switchyard_plan::trace::Packet;
 
 use super::canary;
 use super::save::{self, Detail};
-use super::{Iptables, Jump, Position, RestoreOptions, Table, Variant};
+use super::{Ensured, Iptables, Jump, Position, RestoreOptions, Table, Variant};
 use crate::diff::Difference;
 use crate::report::{Failure, Kind, Progress, Refused, Report};
 use crate::unconfirmed::Unconfirmed;
@@ -193,9 +194,19 @@ impl IptablesMode {
 
     fn ensure_jumps(&self) -> Result<(), Failure> {
         canary::ensure(&self.programs)?;
+        let mut chains: BTreeMap<(Table, &str), Ensured> = BTreeMap::new();
         for jump in &JUMPS {
-            self.programs.ensure_chain(jump.table, jump.to)?;
-            self.programs.ensure_jump(&Jump::from(jump), Position::First)?;
+            // Several jumps lead to one chain.
+            let chain = match chains.entry((jump.table, jump.to)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(unknown) => *unknown.insert(self.programs.ensure_chain(jump.table, jump.to)?),
+            };
+            let jump = Jump::from(jump);
+            match chain {
+                // Nothing leads to a chain that was not there a moment ago.
+                Ensured::Created => self.programs.insert_jump(&jump, Position::First)?,
+                Ensured::Existed => _ = self.programs.ensure_jump(&jump, Position::First)?,
+            }
         }
         Ok(())
     }
