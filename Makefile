@@ -20,7 +20,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LAB=require   a test that cannot run is a failure (as in CI), instead of a loud skip"
-	@echo "  E2E=require   likewise for e2e and parity without Go"
+	@echo "  E2E=require   likewise for e2e and parity without Go, or without promtool"
 	@echo "  BROWSER=require likewise for the dashboard's tests without Chromium"
 	@echo "  VM=require    likewise for vm without qemu or a kernel"
 	@echo "  ARGS='...'    arguments for run (make run ARGS='--once'), image, vm, bench and bench-peer"
@@ -59,8 +59,8 @@ lab: ## Only the tests with real packets, on every iptables variant (root)
 	LAB=require scripts/count-tests $(CARGO) test --locked --workspace --no-fail-fast $(call targets_of,$(LAB_FILES))
 
 .PHONY: e2e
-e2e: ## The agent against a real API server, which is built with Go (root)
-	scripts/install-packages test
+e2e: ## The agent against a real API server, which is built with Go, and the alert rules (root)
+	scripts/install-packages e2e
 	scripts/build-e2e
 	scripts/count-tests $(CARGO) test --locked --workspace --features switchyard/e2e --no-fail-fast --test e2e_cluster
 

@@ -86,4 +86,9 @@ mod tests {
     fn links_in_documents_lead_somewhere() {
         none(&Repository::here().unwrap().document_findings().unwrap());
     }
+
+    #[test]
+    fn translations_say_what_their_originals_say() {
+        none(&Repository::here().unwrap().translation_findings().unwrap());
+    }
 }

@@ -38,6 +38,7 @@ impl Repository {
             self.rust_findings()?,
             self.manifest_findings()?,
             self.document_findings()?,
+            self.translation_findings()?,
         ];
         Ok(parts.concat())
     }
@@ -73,6 +74,18 @@ impl Repository {
             fs::read(found).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         };
         self.each(".md", |path, text| tidy::document(path, text, &read))
+    }
+
+    /// Translations that say less than their originals: `README.zh.md` is one of `README.md`.
+    pub(crate) fn translation_findings(&self) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for path in &self.tracked {
+            let Some(original) = path.strip_suffix(".zh.md").map(|name| format!("{name}.md")) else {
+                continue;
+            };
+            findings.extend(tidy::translation(path, &self.read(path)?, &self.read(&original)?));
+        }
+        Ok(findings)
     }
 
     fn each(&self, suffix: &str, check: impl Fn(&str, &str) -> Vec<Finding>) -> Result<Vec<Finding>> {

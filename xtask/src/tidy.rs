@@ -6,9 +6,11 @@ mod links;
 mod parts;
 #[cfg(test)]
 mod tests;
+mod translation;
 
 use crate::finding::Finding;
 pub(crate) use links::document;
+pub(crate) use translation::translation;
 
 /// What fits into a reader's head; a longer file has two subjects.
 const LINES: usize = 400;

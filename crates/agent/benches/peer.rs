@@ -65,16 +65,20 @@ use store::Store;
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    let store = Store::open()?;
+    let out = options.out();
+    let store = Store::open(&out.join("peer.json"))?;
     let todo = options.plan(&store)?;
     let mut failed = Vec::new();
     if !todo.is_empty() {
         let Some(failures) = measure_all(&options, &store, &todo)? else { return Ok(()) };
         failed = failures;
     }
-    let out = options.out();
-    Figures::read(&store).write(&out)?;
-    println!("figures in {}, report in {}", store.directory().display(), out.join("peer.md").display());
+    if !options.keeps_nothing() {
+        let figures = Figures::read(&store);
+        anyhow::ensure!(!figures.is_empty(), "nothing is measured yet; {} stays as it is", out.display());
+        figures.write(&out)?;
+        println!("figures in {}, report in {}", store.directory().display(), out.join("peer.md").display());
+    }
     anyhow::ensure!(failed.is_empty(), "not measured:\n{}", failed.join("\n"));
     Ok(())
 }
@@ -89,7 +93,7 @@ fn measure_all(options: &Options, store: &Store, todo: &[Cell]) -> anyhow::Resul
         progress.begin(cell);
         cluster.grow(cell.services, &progress)?;
         match round::run(&cluster, cell, options.deadline(), &progress) {
-            Ok(_) if options.first_sync => {}
+            Ok(_) if options.keeps_nothing() => {}
             Ok(round) => store.add(cell, &round)?,
             Err(error) => {
                 progress.tell(&format!("FAILED: {error:#}"));

@@ -6,8 +6,8 @@
 //! | `/v1/services` | service ports, one item per family; `limit`, `continue`, `namespace`, `name`, `selector` |
 //! | `/v1/endpoints` | their endpoints, likewise |
 //! | `/v1/routes` | their frontends, and what happens to packets for each, likewise |
-//! | `/v1/quarantine` | what was set aside, and why |
-//! | `/v1/changes` | the change ledger; `after` (a number) leaves older entries out |
+//! | `/v1/quarantine` | what was set aside, and why; likewise, but for `selector` |
+//! | `/v1/changes` | the change ledger; `after` (a number) leaves older entries out, `namespace` and `name` others |
 //! | `/v1/diff` | what the kernel holds against what it should hold |
 //! | `/v1/explain` | `from`, `to`, `protocol`, `interface`: where a packet goes, and why |
 //!
@@ -19,15 +19,18 @@ mod changes;
 mod dialled;
 mod differences;
 mod explanation;
+mod flow;
 mod lists;
 mod looked_up;
+mod page;
+mod quarantine;
 mod sender;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchyard_serve::admin::{Answer, Answering, Question, Responder};
+use switchyard_serve::admin::{Answer, Answering, Body, Question, Responder};
 
 use crate::board::Board;
 use crate::ctl::NO_SUCH_PATH;
@@ -37,6 +40,7 @@ pub use dialled::Dialled;
 pub use explanation::Asked;
 pub(crate) use looked_up::LookedUp;
 pub use looked_up::Source;
+use page::{Looks, Page};
 pub use sender::Sender;
 
 /// How long an answer may take. A first write of many rules goes before it.
@@ -81,9 +85,16 @@ impl Admin {
         &self.board
     }
 
-    async fn answer(&self, question: &Question) -> Result<Value, Refusal> {
+    async fn answer(&self, question: &Question) -> Result<Body, Refusal> {
         let looked_up = self.source.look(question).await?;
-        ask(&self.board, self.work(question, looked_up)?).await
+        if let (Some(chosen), Some(list)) = (&looked_up.chosen, list(&question.path))
+            && question.parameter("limit").is_none()
+        {
+            let page = Page::read(question)?.of(chosen.clone());
+            return flow::whole(self.board.clone(), list, page).await;
+        }
+        let answer = ask(&self.board, self.work(question, looked_up)?).await?;
+        Ok(Body::Whole(format!("{answer}\n")))
     }
 
     /// What a question leads to, with what was looked up for it.
@@ -91,13 +102,9 @@ impl Admin {
         let identity = self.identity.clone();
         Ok(match question.path.as_str() {
             "/v1" | "/v1/" => Box::new(move |view| Ok(lists::status(&identity, view))),
-            "/v1/services" => paged(question, looked_up, lists::services)?,
-            "/v1/endpoints" => paged(question, looked_up, lists::endpoints)?,
-            "/v1/routes" => paged(question, looked_up, lists::routes)?,
-            "/v1/quarantine" => Box::new(|view| Ok(lists::quarantine(view))),
             "/v1/changes" => {
-                let after = number(question, "after")?.unwrap_or_default();
-                Box::new(move |view| Ok(changes::list(view.ledger, after)))
+                let (after, page) = (number(question, "after")?.unwrap_or_default(), Page::read(question)?);
+                Box::new(move |view| Ok(changes::list(view.ledger, after, &page)))
             }
             "/v1/diff" => Box::new(differences::list),
             "/v1/explain" => {
@@ -105,29 +112,27 @@ impl Admin {
                 Box::new(move |view| explanation::explain(view, &asked, looked_up.pods.as_ref()))
             }
             path => {
-                return Err((404, format!("{NO_SUCH_PATH}{path}; this agent knows version 1 of the API")));
+                let unknown =
+                    || (404, format!("{NO_SUCH_PATH}{path}; this agent knows version 1 of the API"));
+                let (list, page) = (list(path).ok_or_else(unknown)?, Page::read(question)?);
+                let page = looked_up.chosen.map_or_else(|| page.clone(), |chosen| page.clone().of(chosen));
+                Box::new(move |view| list(view, &page, &mut Looks::default()))
             }
         })
     }
 }
 
-/// A question whose answer is a page of a list.
-fn paged(
-    question: &Question,
-    looked_up: LookedUp,
-    list: fn(&View<'_>, &lists::Page) -> Value,
-) -> Result<Work, Refusal> {
-    let page = lists::Page::read(question)?;
-    let Some((selector, chosen)) = looked_up.chosen else {
-        return Ok(Box::new(move |view| Ok(list(view, &page))));
-    };
-    let page = page.of(chosen);
-    Ok(Box::new(move |view| {
-        let mut answer = list(view, &page);
-        // An agent that does not know selectors lists everything; whoever asks must be able to tell.
-        lists::merge(&mut answer, json!({ "selector": selector.to_string() }));
-        Ok(answer)
-    }))
+/// A list, of which a page is made.
+type List = fn(&View<'_>, &Page, &mut Looks) -> Result<Value, Refusal>;
+
+fn list(path: &str) -> Option<List> {
+    Some(match path {
+        "/v1/services" => lists::services,
+        "/v1/endpoints" => lists::endpoints,
+        "/v1/routes" => lists::routes,
+        "/v1/quarantine" => quarantine::list,
+        _ => return None,
+    })
 }
 
 pub(crate) fn number(question: &Question, name: &str) -> Result<Option<u64>, Refusal> {
@@ -140,8 +145,10 @@ impl Responder for Admin {
         let admin = self.clone();
         Box::pin(async move {
             match admin.answer(&question).await {
-                Ok(value) => Answer { status: 200, body: format!("{value}\n") },
-                Err((status, text)) => Answer { status, body: format!("{}\n", json!({ "error": text })) },
+                Ok(body) => Answer { status: 200, body },
+                Err((status, text)) => {
+                    Answer { status, body: Body::Whole(format!("{}\n", json!({ "error": text }))) }
+                }
             }
         })
     }

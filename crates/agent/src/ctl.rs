@@ -3,15 +3,21 @@
 //! In: their flags, and the agent's admin socket. Out: a table, JSON or YAML on standard output; or one line that says what to do. What the
 //! agent answers is text from a cluster, so nothing of it reaches a terminal unescaped.
 
+mod age;
 mod client;
+mod columns;
 mod diff;
 mod explain;
 mod get;
 mod probe;
 mod table;
+#[cfg(test)]
+mod tests;
+mod version;
 mod yaml;
 
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -19,6 +25,7 @@ pub use client::CtlError;
 pub(crate) use client::NO_SUCH_PATH;
 pub(crate) use table::table;
 
+use crate::escaped::push_json;
 use crate::flags::{Asking, ExplainFlags, GetFlags, Output};
 
 /// What a question that can be answered by yes or no found; the exit code says which.
@@ -60,17 +67,36 @@ pub fn explain(flags: &ExplainFlags) -> Result<Finding, CtlError> {
 
 /// `switchyard get`.
 pub fn get(flags: &GetFlags) -> Result<(), CtlError> {
-    let answer = get::all(flags)?;
-    show(flags.asking.output, &answer, || get::text(flags, &answer))
+    let told = get::run(flags, SystemTime::now())?;
+    print(&told.found)?;
+    if let Some(note) = &told.note {
+        // If nobody reads it, nobody misses it.
+        let _ = writeln!(io::stderr(), "{note}");
+    }
+    told.missing.map_or(Ok(()), Err)
 }
 
 /// Prints an answer.
 pub(crate) fn show(output: Output, answer: &Value, text: impl FnOnce() -> String) -> Result<(), CtlError> {
-    let text = match output {
-        Output::Table | Output::Wide => text(),
-        Output::Json => format!("{answer:#}\n"),
+    print(&match output {
+        Output::Table => text(),
+        Output::Json => json_text(answer),
         Output::Yaml => yaml::text(answer),
-    };
+    })
+}
+
+fn json_text(value: &Value) -> String {
+    safe(&format!("{value:#}\n"), push_json)
+}
+
+/// With an escape for what must not reach a terminal; lines stay lines.
+fn safe(text: &str, push: fn(&mut String, char)) -> String {
+    let mut safe = String::with_capacity(text.len());
+    text.chars().for_each(|c| if c == '\n' { safe.push(c) } else { push(&mut safe, c) });
+    safe
+}
+
+fn print(text: &str) -> Result<(), CtlError> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         // Whoever reads has seen enough, as `head` has.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -35,8 +35,8 @@ pub use config::{
     Task,
 };
 pub use ctl::{
-    ADMIN_SOCKET, Asking, CheckFlags, CleanupFlags, DiffFlags, ExplainFlags, GetFlags, Output, Resource,
-    own_admin_socket,
+    ADMIN_SOCKET, Asking, CheckFlags, CleanupFlags, DiffFlags, ExplainFlags, GetFlags, ListOutput, Output,
+    Resource, own_admin_socket,
 };
 pub use demo::DemoFlags;
 pub use own::default_service_ranges;

@@ -24,6 +24,8 @@
 //! | [`demo`] | `switchyard demo` |
 //! | [`offer`] | shell completions and the manual page |
 //! | [`logging`] | log lines |
+//! | `set_aside` | everything that was set aside, for lists of it |
+//! | `escaped` | text from outside for programs that read it back |
 
 pub mod addresses;
 pub mod admin;
@@ -33,6 +35,7 @@ pub mod cleanup;
 pub mod config_file;
 pub mod ctl;
 pub mod demo;
+mod escaped;
 pub mod external_ips;
 pub mod flags;
 pub mod guard;
@@ -45,6 +48,9 @@ pub mod pace;
 pub mod pages;
 pub mod probe;
 pub mod run;
+mod set_aside;
 pub mod settings;
+#[cfg(test)]
+mod shelf;
 pub mod sync;
 pub mod ui;

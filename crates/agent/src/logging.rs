@@ -20,6 +20,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
+use crate::escaped::push_json;
+
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -112,7 +114,8 @@ impl<W: Write> Write for OneLine<W> {
         let line = text.strip_suffix('\n').unwrap_or(&text);
         let mut escaped = String::with_capacity(text.len());
         for c in line.chars() {
-            push_escaped(&mut escaped, c);
+            // In a line of JSON such a character can only stand inside a string.
+            push_json(&mut escaped, c);
         }
         escaped.push('\n');
         self.0.write_all(escaped.as_bytes())?;
@@ -124,23 +127,11 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// Adds a character, escaped if it is a control, a line separator or turns the direction of writing. The escapes are
-/// JSON's, and in a line of JSON such a character can only stand inside a string.
-fn push_escaped(out: &mut String, c: char) {
-    let is_harmful = c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}');
-    match c {
-        '\n' => out.push_str("\\n"),
-        '\r' => out.push_str("\\r"),
-        '\t' => out.push_str("\\t"),
-        _ if is_harmful => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-        _ => out.push(c),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+
+    use switchyard_model::is_unseen;
 
     use super::*;
 
@@ -165,7 +156,7 @@ mod tests {
         String::from_utf8(bytes).expect("only text is logged")
     }
 
-    const HOSTILE: &str = "a\nERROR forged\r\t\u{1b}[31m\u{9b}31m\u{7f}\0\u{202e}\u{2028}z";
+    const HOSTILE: &str = "a\nERROR forged\r\t\u{1b}[31m\u{9b}31m\u{7f}\0\u{202e}\u{2028}\u{ad}\u{e0041}z";
 
     fn hostile_events() {
         let error = io::Error::other(HOSTILE);
@@ -182,7 +173,7 @@ mod tests {
             assert_eq!(page.matches('\n').count(), 2, "{page}");
             assert!(page.ends_with('\n'));
             for c in page.chars().filter(|c| *c != '\n') {
-                assert!(!c.is_control() && !matches!(c, '\u{2028}' | '\u{202e}'), "{c:?} in {page}");
+                assert!(!is_unseen(c), "{c:?} in {page}");
             }
         }
     }

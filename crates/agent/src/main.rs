@@ -10,6 +10,7 @@ use switchyard_agent::flags::{Command, Config, Flags, Task};
 use switchyard_agent::logging::Logging;
 use switchyard_agent::{check, cleanup, ctl, demo, logging, offer, run};
 use switchyard_heap::Sampling;
+use switchyard_model::Printable;
 
 /// The system's allocator, which is watched only with `--profiling`.
 #[global_allocator]
@@ -21,7 +22,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Printing can only fail if nobody reads.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { misread() } else { ExitCode::SUCCESS };
         }
     };
     if let Some(text) = flags.version_text() {
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             Ok(Finding::Bad) => ExitCode::FAILURE,
             Ok(Finding::Unknown) => ExitCode::from(2),
             Err(error) => {
-                eprintln!("Error: {error:#}");
+                tell(&error);
                 trouble(command)
             }
         };
@@ -73,6 +74,22 @@ fn instead(command: &Command) -> anyhow::Result<Finding> {
         }
     }
     Ok(Finding::Good)
+}
+
+/// An error for people. It may hold text of other programs.
+fn tell(error: &anyhow::Error) {
+    let text = format!("Error: {error:#}");
+    text.lines().for_each(|line| eprintln!("{}", Printable(line)));
+}
+
+/// A command line that cannot be understood is no answer either; of what it was meant to be, the first word is enough.
+fn misread() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    match words.next().as_ref().and_then(|word| word.to_str()) {
+        Some("diff" | "check") => ExitCode::from(2),
+        Some("explain") if words.any(|word| word == "--probe") => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Where 1 is an answer, trouble is 2, as with `diff` and `grep`.

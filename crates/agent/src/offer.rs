@@ -8,6 +8,7 @@ mod shells;
 #[cfg(test)]
 mod tests;
 
+use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
 
 use crate::flags::{Flags, Shell};
@@ -23,7 +24,25 @@ struct Flag {
     value: Option<String>,
     /// The value may follow `=`, or be left out.
     is_switch: bool,
-    choices: Vec<String>,
+    choices: Vec<Choice>,
+}
+
+/// One of the values that are taken.
+#[derive(Debug)]
+struct Choice {
+    name: String,
+    /// May be empty.
+    help: String,
+}
+
+/// Something that stands without a dash.
+#[derive(Debug)]
+struct Positional {
+    name: String,
+    help: String,
+    choices: Vec<Choice>,
+    /// How it stands in the usage: `NAME`, `[NAME]`, `[NAME]...`.
+    usage: String,
 }
 
 /// The program itself, or a subcommand of it.
@@ -32,10 +51,20 @@ struct Offer {
     name: String,
     about: String,
     flags: Vec<Flag>,
-    /// Words that may stand without a dash.
-    words: Vec<String>,
+    positionals: Vec<Positional>,
     /// How it is called, behind its name.
     usage: String,
+}
+
+impl Offer {
+    /// Words that may stand without a dash.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.positionals.iter().flat_map(|positional| names(&positional.choices))
+    }
+}
+
+fn names(choices: &[Choice]) -> impl Iterator<Item = &str> {
+    choices.iter().map(|choice| choice.name.as_str())
 }
 
 /// The program, and its subcommands.
@@ -48,16 +77,14 @@ fn all() -> (Offer, Vec<Offer>) {
 
 fn offer(command: &Command) -> Offer {
     let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set());
-    let usage = shown().filter(|arg| arg.is_positional()).map(|arg| match arg.is_required_set() {
-        true => format!("{} ", value_name(arg)),
-        false => format!("[{}] ", value_name(arg)),
-    });
+    let positionals: Vec<Positional> = shown().filter(|arg| arg.is_positional()).map(positional).collect();
+    let usage = positionals.iter().map(|positional| positional.usage.as_str());
     Offer {
         name: command.get_name().to_owned(),
         about: command.get_about().map(ToString::to_string).unwrap_or_default(),
         flags: shown().filter_map(flag).collect(),
-        words: shown().filter(|arg| arg.is_positional()).flat_map(choices).collect(),
-        usage: format!("{}[FLAGS]", usage.collect::<String>()),
+        usage: usage.chain(["[FLAGS]"]).collect::<Vec<_>>().join(" "),
+        positionals,
     }
 }
 
@@ -66,8 +93,24 @@ fn value_name(arg: &Arg) -> String {
     named.unwrap_or_else(|| arg.get_id().to_string().to_uppercase())
 }
 
-fn choices(arg: &Arg) -> Vec<String> {
-    arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
+fn positional(arg: &Arg) -> Positional {
+    let name = value_name(arg);
+    let usage = if arg.is_required_set() { name.clone() } else { format!("[{name}]") };
+    let is_many = arg.get_num_args().is_some_and(|range| range.max_values() > 1);
+    Positional {
+        name,
+        help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+        choices: choices(arg),
+        usage: if is_many { usage + "..." } else { usage },
+    }
+}
+
+fn choices(arg: &Arg) -> Vec<Choice> {
+    let choice = |value: &PossibleValue| Choice {
+        name: value.get_name().to_owned(),
+        help: value.get_help().map(ToString::to_string).unwrap_or_default(),
+    };
+    arg.get_possible_values().iter().map(choice).collect()
 }
 
 fn flag(arg: &Arg) -> Option<Flag> {

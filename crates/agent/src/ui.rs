@@ -135,7 +135,7 @@ fn overview(view: &View<'_>) -> Overview {
         is_started: view.is_started,
         services: lists::names(view).count(),
         families: view.families.iter().map(counts).collect(),
-        set_aside: set_aside::total(view),
+        set_aside: crate::set_aside::total(view),
         changes: changes::list(view.ledger, 0),
     }
 }

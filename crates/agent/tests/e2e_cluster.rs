@@ -11,6 +11,8 @@ mod common;
 #[path = "e2e/all.rs"]
 mod e2e;
 
+#[path = "e2e_cluster/alerts.rs"]
+mod alerts;
 #[path = "e2e_cluster/changes.rs"]
 mod changes;
 #[path = "e2e_cluster/chart.rs"]

@@ -39,10 +39,12 @@ const PAGES: [&str; 9] = [
 ];
 
 /// The pictures of the documentation: page and window.
-const PICTURES: [&str; 6] = [
+const PICTURES: [&str; 8] = [
     "overview-light",
     "services-dark",
     "service-light",
+    "changes-light",
+    "set-aside-dark",
     "overview-phone",
     "services-phone-dark",
     "explain-phone",
@@ -169,7 +171,7 @@ fn every_page_is_readable_in_every_size_and_colour() {
             if page.contains("search") || page.contains("name=web") || !PICTURES.contains(&&*name) {
                 continue;
             }
-            if title == "overview" {
+            if ["overview", "changes"].contains(&title) {
                 seat.browser.wait_for("document.getElementById('live').textContent === 'Live'");
             }
             let picture = seat.browser.picture();
@@ -210,6 +212,7 @@ fn changes_appear_by_themselves_and_without_a_script_everything_can_be_read() {
         ("service?namespace=shop&name=web", "*:30080/tcp"),
         ("set-aside", "shop/web-old"),
         ("explain?to=10.96.0.26%3A80", "1/4"),
+        ("explain?to=10.96.0.26%3A80", "element frontends"),
         ("explain?to=nobody", "no Service nobody is served here"),
     ] {
         seat.browser.open(&format!("{UI}{page}"));

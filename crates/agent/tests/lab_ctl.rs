@@ -10,10 +10,14 @@ mod common;
 mod asked;
 #[path = "lab_ctl/diff.rs"]
 mod diff;
+#[path = "lab_ctl/hostile.rs"]
+mod hostile;
 #[path = "lab_ctl/named.rs"]
 mod named;
 #[path = "lab_ctl/node.rs"]
 mod node;
+#[path = "lab_ctl/quarantine.rs"]
+mod quarantine;
 
 use std::path::PathBuf;
 use std::process::Output;

@@ -8,8 +8,6 @@
 #[macro_use]
 #[path = "common/all.rs"]
 mod common;
-#[path = "lab_scenarios/explained.rs"]
-mod explained;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +18,7 @@ use switchyard_lab::Lab;
 use switchyard_lab::scenario::{Mode, Scenario, to_manifests};
 use switchyard_model::Family;
 
+use common::explained;
 use common::proxy::{Agent, Bench, scenarios};
 use common::relayed::{page, through_a_relay};
 use common::stage::Stage;
@@ -178,7 +177,8 @@ fn play(
         report.flows += step.flows.iter().map(|flow| flow.families().len()).sum::<usize>();
         report.failures.extend(stage.failures(scenario, step, variant.mode(), patience));
         if let Some(agent) = &agent {
-            report.failures.extend(explained::failures(agent, scenario, step, variant.mode(), patience)?);
+            let ask = |arguments: &[&str]| agent.ask(arguments);
+            report.failures.extend(explained::failures(&ask, scenario, step, variant, patience));
         }
     }
     if let Some(agent) = agent {

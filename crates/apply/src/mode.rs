@@ -1,16 +1,17 @@
 //! What every mode offers to the loop.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use ipnet::IpNet;
 use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges};
-use switchyard_plan::explain::{Hit, Manners};
+use switchyard_plan::explain::{Explanation, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
+use switchyard_plan::trace::Packet;
 
 use crate::diff::Difference;
 use crate::report::{Failure, Progress, Report};
@@ -59,8 +60,8 @@ pub trait Mode: Send {
     /// What the kernel holds against what the book asks for. Reads, and changes nothing.
     fn difference(&self) -> Result<Difference, Failure>;
 
-    /// What in the kernel carries the packets that hit a frontend at this address, one line each, as planned.
-    fn means(&self, _hit: &Hit<'_>, _address: IpAddr) -> Vec<String> {
+    /// What in the kernel carries a packet that was explained, or refuses it, one line each, as planned.
+    fn means(&self, _explanation: &Explanation<'_>, _packet: &Packet) -> Vec<String> {
         Vec::new()
     }
 

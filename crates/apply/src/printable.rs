@@ -1,9 +1,11 @@
 //! Text of other programs, made safe for a log line.
 
+use switchyard_model::is_unseen;
+
 /// Longest text of another program that an error carries.
 pub(crate) const MAX_TEXT: usize = 2048;
 
-/// The beginning of `bytes`, at most [`MAX_TEXT`] bytes, with line breaks as ` | ` and control characters escaped.
+/// The beginning of `bytes`, at most [`MAX_TEXT`] bytes, with line breaks as ` | ` and unseen characters escaped.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     bounded(bytes, MAX_TEXT)
 }
@@ -16,23 +18,14 @@ pub(crate) fn bounded(bytes: &[u8], limit: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mut out = String::new();
     for character in lines.join(" | ").chars() {
-        let escaped = if must_escape(character) {
-            character.escape_unicode().to_string()
-        } else {
-            character.to_string()
-        };
+        let escaped =
+            if is_unseen(character) { character.escape_unicode().to_string() } else { character.to_string() };
         if out.len() + escaped.len() > limit {
             break;
         }
         out.push_str(&escaped);
     }
     out
-}
-
-/// Control characters could forge log lines; the bidirectional marks could reorder what a reader sees.
-fn must_escape(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -42,7 +35,7 @@ mod tests {
 
     #[test]
     fn lines_are_joined_and_control_characters_escaped() {
-        assert_eq!(printable(b"a\n\n  b\x1b[31m\n"), "a | b\\u{1b}[31m");
+        assert_eq!(printable("a\n\n  b\x1b[31m\u{61c}\n".as_bytes()), "a | b\\u{1b}[31m\\u{61c}");
         assert_eq!(printable(b""), "");
     }
 

@@ -7,12 +7,11 @@
 //!   equal objects give equal service ports whatever the order of events was.
 //! - Of two endpoints with the same `ip:port` a terminating one never replaces another.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
+use crate::address_text::AddressText;
 use crate::slices::Slices;
 use crate::{
     Endpoint, Family, Port, Service, ServicePort, ServicePortName, ServiceType, SliceEndpoint, TrafficPolicy,
@@ -97,33 +96,34 @@ fn source_ranges(ranges: &[IpNet], family: Family) -> Vec<IpNet> {
 }
 
 fn endpoints(port: &Port, family: Family, slices: &Slices) -> Vec<Endpoint> {
-    let mut by_text: BTreeMap<String, Endpoint> = BTreeMap::new();
-    for slice in slices.iter().filter(|s| s.family == family) {
-        for target in slice.ports.iter().filter(|p| p.name == port.name && p.protocol == port.protocol) {
-            for endpoint in &slice.endpoints {
-                add(&mut by_text, endpoint, target.port);
-            }
-        }
+    let targets = slices.iter().filter(|slice| slice.family == family).flat_map(|slice| {
+        let targets = slice.ports.iter().filter(|p| p.name == port.name && p.protocol == port.protocol);
+        targets.map(move |target| (slice, target.port))
+    });
+    let mut found = Vec::with_capacity(targets.clone().map(|(slice, _)| slice.endpoints.len()).sum());
+    for (slice, port) in targets {
+        found.extend(slice.endpoints.iter().map(|at| endpoint(at, port)));
     }
-    by_text.into_values().collect()
+    if found.len() > 1 {
+        // Equal ones stay in the order in which they came.
+        found.sort_by_cached_key(|endpoint: &Endpoint| AddressText::of(endpoint.address));
+        found.dedup_by(|later, kept| {
+            let is_same = later.address == kept.address;
+            if is_same && !later.conditions.terminating {
+                std::mem::swap(later, kept);
+            }
+            is_same
+        });
+        found.shrink_to_fit(); // It is kept for as long as its service port.
+    }
+    found
 }
 
-fn add(by_text: &mut BTreeMap<String, Endpoint>, found: &SliceEndpoint, port: u16) {
-    let address = SocketAddr::new(found.address, port);
-    let endpoint = Endpoint {
-        address,
+fn endpoint(found: &SliceEndpoint, port: u16) -> Endpoint {
+    Endpoint {
+        address: SocketAddr::new(found.address, port),
         conditions: found.conditions,
         node: found.node.clone(),
         hints: found.hints.clone(),
-    };
-    match by_text.entry(address.to_string()) {
-        Entry::Vacant(vacant) => {
-            vacant.insert(endpoint);
-        }
-        Entry::Occupied(mut occupied) => {
-            if !endpoint.conditions.terminating {
-                occupied.insert(endpoint);
-            }
-        }
     }
 }

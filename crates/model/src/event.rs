@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::{EndpointSlice, Node, Service, ServiceName, SliceName};
+use crate::{EndpointSlice, Node, Printable, Service, ServiceName, SliceName};
 
 /// Kind, namespace and name of an object, for messages. Text from outside is kept as it came: whoever prints it
 /// to a terminal, a page or a metric escapes it (`Display` here does, see [`Printable`]).
@@ -92,20 +92,6 @@ pub enum Event {
     Together(Vec<Event>),
     /// All complaints about one object; an empty list clears what was said of it before.
     Complaints(ObjectName, Vec<Complaint>),
-}
-
-/// Text from outside, for a terminal or a log: everything that could move the cursor, end the line or turn the direction
-/// of writing is shown as an escape; quotes and letters of any language stay.
-pub struct Printable<'a>(pub &'a str);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            let is_harmless = matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1;
-            if is_harmless { write!(f, "{c}")? } else { write!(f, "{}", c.escape_debug())? }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! - An event that alters nothing a proxy would act on is not a change.
 
 mod address;
+mod address_text;
 mod changes;
 mod derive;
 mod event;
@@ -18,12 +19,14 @@ mod object;
 mod port;
 mod slices;
 mod tracker;
+mod unseen;
 
 pub use address::{Family, Protocol};
 pub use changes::{Changes, Pending, PortKey, Snapshot};
-pub use event::{Complaint, Event, ObjectName, Printable};
+pub use event::{Complaint, Event, ObjectName};
 pub use name::{ServiceName, ServicePortName, SliceName};
 pub use node::Node;
 pub use object::{EndpointSlice, Port, Service, ServiceType, SliceEndpoint, SlicePort, TrafficPolicy};
 pub use port::{Conditions, Endpoint, Hints, ServicePort};
 pub use tracker::Tracker;
+pub use unseen::{Printable, is_unseen};

@@ -157,12 +157,15 @@ impl Tracker {
 
     fn put_service(&mut self, service: Arc<Service>) {
         self.changes.service_events += 1;
-        let name = service.name.clone();
-        let tracked = self.services.entry(name.clone()).or_default();
-        if tracked.service.as_ref() != Some(&service) {
-            tracked.service = Some(service);
-            self.changes.pending.services += 1;
-            self.rederive(&name);
+        let is_complete = self.is_complete();
+        let tracked = self.services.entry(service.name.clone()).or_default();
+        if tracked.service.as_ref() == Some(&service) {
+            return;
+        }
+        tracked.service = Some(service);
+        self.changes.pending.services += 1;
+        if is_complete {
+            tracked.derive(&mut self.changes);
         }
     }
 
@@ -199,21 +202,26 @@ impl Tracker {
 
     fn put_slice(&mut self, slice: Arc<EndpointSlice>) {
         self.changes.slice_events += 1;
+        let is_complete = self.is_complete();
         let owner = slice.service.clone();
-        if self.owners.get(&slice.name).is_some_and(|old| old.0.service != owner) {
-            self.detach_slice(&slice.name);
+        match self.owners.replace(ByName(slice.clone())) {
+            // The one that is held stays: nobody keeps two equal ones.
+            Some(same) if same.0 == slice => {
+                self.owners.replace(same);
+                return;
+            }
+            Some(old) if old.0.service != owner => self.take_from_owner(&old.0),
+            _ => {}
         }
         let tracked = self.services.entry(owner.clone()).or_default();
-        if tracked.slices.named(&slice.name.name) == Some(&*slice) {
-            return;
-        }
         if let Some(at) = slice.trigger {
             self.changes.add_trigger(&owner, slice.family, at);
         }
-        self.owners.replace(ByName(slice.clone()));
         tracked.slices.put(slice);
         self.changes.pending.slices += 1;
-        self.rederive(&owner);
+        if is_complete {
+            tracked.derive(&mut self.changes);
+        }
     }
 
     fn remove_slice(&mut self, name: &SliceName) {
@@ -221,15 +229,20 @@ impl Tracker {
         self.detach_slice(name);
     }
 
-    /// Also forgets trigger times: they would measure the wrong thing once a slice of the Service is gone.
     fn detach_slice(&mut self, name: &SliceName) {
-        let Some(ByName(slice)) = self.owners.take(name) else { return };
-        let owner = slice.service.clone();
-        if let Some(tracked) = self.services.get_mut(&owner) {
-            tracked.slices.remove(&name.name);
+        if let Some(ByName(slice)) = self.owners.take(name) {
+            self.take_from_owner(&slice);
+        }
+    }
+
+    /// Also forgets trigger times: they would measure the wrong thing once a slice of the Service is gone.
+    fn take_from_owner(&mut self, slice: &EndpointSlice) {
+        let owner = &slice.service;
+        if let Some(tracked) = self.services.get_mut(owner) {
+            tracked.slices.remove(&slice.name.name);
             self.changes.pending.slices += 1;
-            self.changes.triggers.remove(&owner);
-            self.rederive(&owner);
+            self.changes.triggers.remove(owner);
+            self.rederive(owner);
         }
     }
 

@@ -82,6 +82,16 @@ impl Book {
         self.claims.conflicts()
     }
 
+    /// The same from this frontend on, one after another.
+    pub fn conflicts_from(&self, first: Option<Frontend>) -> impl Iterator<Item = Conflict> + '_ {
+        self.claims.conflicts_from(first)
+    }
+
+    /// How many frontends are asked for in vain, by how many service ports each.
+    pub fn lost(&self) -> usize {
+        self.claims.lost()
+    }
+
     /// What was set aside.
     pub fn quarantined(&self) -> &BTreeMap<ServicePortName, Quarantined> {
         &self.quarantined

@@ -7,6 +7,7 @@
 //! traffic keeps it, on every node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use switchyard_model::{PortKey, ServicePort};
 
@@ -74,6 +75,12 @@ impl Claims {
 
     /// All frontends with more than one claimant, in order.
     pub fn conflicts(&self) -> Vec<Conflict> {
+        self.conflicts_from(None).collect()
+    }
+
+    /// The same from this frontend on, one after another.
+    pub fn conflicts_from(&self, first: Option<Frontend>) -> impl Iterator<Item = Conflict> + '_ {
+        let begin = first.map_or(Bound::Unbounded, Bound::Included);
         let conflict = |(frontend, losers): (&Frontend, &BTreeSet<Claim>)| {
             self.winners.get(frontend).map(|winner| Conflict {
                 frontend: *frontend,
@@ -81,7 +88,12 @@ impl Claims {
                 losers: losers.iter().map(|c| c.key.clone()).collect(),
             })
         };
-        self.losers.iter().filter_map(conflict).collect()
+        self.losers.range((begin, Bound::Unbounded)).filter_map(conflict)
+    }
+
+    /// How many claims are lost.
+    pub fn lost(&self) -> usize {
+        self.losers.values().map(BTreeSet::len).sum()
     }
 
     /// Other service ports that ask for a frontend of this one: their rules may change when this one does.

@@ -71,5 +71,5 @@ pub fn is_own(node: &NodeAddresses, ip: IpAddr) -> bool {
 
 /// Asks the routes.
 pub fn through_routes(book: &Book, node: &NodeAddresses, packet: &Packet) -> Answer {
-    explain(Place { book, node, manners: Manners::Lenient }, packet).answer
+    explain(Place { book, node, manners: &Manners::Lenient }, packet).answer
 }

@@ -83,7 +83,9 @@ impl Planner {
             ],
             Self::Ipvs(planner) => {
                 let whole = planner.whole();
-                let place = Place { book: planner.book(), node, manners: Manners::Balanced };
+                let ipvs::Config { scheduler, own, .. } = planner.config();
+                let manners = Manners::Balanced { scheduler, own };
+                let place = Place { book: planner.book(), node, manners: &manners };
                 vec![
                     ("explanation", explain(place, packet).answer),
                     ("ipvs", whole.trace(node, &from_virtual_address(&whole, packet))),
@@ -91,7 +93,7 @@ impl Planner {
             }
             Self::Nftables(planner) => {
                 let manners = Manners::Strict { service_cidrs: &planner.config().service_cidrs };
-                let place = Place { book: planner.book(), node, manners };
+                let place = Place { book: planner.book(), node, manners: &manners };
                 vec![
                     ("explanation", explain(place, packet).answer),
                     ("nftables", planner.ruleset().trace(node, packet)),

@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::{Method, StatusCode};
 use tokio::net::UnixListener;
+use tokio::sync::mpsc;
 
 use crate::server::{Ask, Connections, JSON, NOSNIFF, Reply, Site, serve_listener};
 
@@ -39,12 +41,48 @@ impl Question {
 }
 
 /// The answer to a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Answer {
     /// An HTTP status.
     pub status: u16,
     /// JSON.
-    pub body: String,
+    pub body: Body,
+}
+
+/// JSON.
+#[derive(Debug)]
+pub enum Body {
+    /// All of it.
+    Whole(String),
+    /// As it is made.
+    Flow(Flow),
+}
+
+/// What of a body is still to come. A body whose pieces nobody sends any more is over.
+#[derive(Debug)]
+pub struct Flow(mpsc::Receiver<Bytes>);
+
+/// Sends the pieces of a body.
+#[derive(Debug)]
+pub struct Pieces(mpsc::Sender<Bytes>);
+
+/// Nobody reads any more.
+#[derive(Debug)]
+pub struct HungUp;
+
+impl Body {
+    /// In pieces, each of which waits until the one before was taken: no more than two are held.
+    pub fn in_pieces() -> (Self, Pieces) {
+        let (send, receive) = mpsc::channel(1);
+        (Self::Flow(Flow(receive)), Pieces(send))
+    }
+}
+
+impl Pieces {
+    /// The next piece.
+    pub async fn send(&self, piece: String) -> Result<(), HungUp> {
+        self.0.send(piece.into()).await.map_err(|_| HungUp)
+    }
 }
 
 /// An answer that comes later.
@@ -163,7 +201,10 @@ impl Site for AdminSite {
         }
         let answer = self.responder.respond(Question { path: ask.path(), query: ask.query() }).await;
         let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Reply::new(status, [JSON, NOSNIFF], answer.body)
+        match answer.body {
+            Body::Whole(body) => Reply::new(status, [JSON, NOSNIFF], body),
+            Body::Flow(Flow(pieces)) => Reply::flow([JSON, NOSNIFF], pieces),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub mod server;
 pub mod service_health;
 pub mod ui;
 
-pub use moment::Moment;
+pub use moment::{Moment, machine_time};
 
 #[cfg(test)]
 mod test_client;

@@ -54,6 +54,11 @@ pub(crate) fn rfc3339(moment: Option<Moment>) -> String {
         .map_or_else(|| NEVER.to_owned(), |time| time.to_string())
 }
 
+/// `2026-11-16T07:12:45.123Z`: RFC 3339 in UTC, with as many digits for every time.
+pub fn machine_time(at: SystemTime) -> String {
+    Timestamp::try_from(at).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +74,12 @@ mod tests {
         check(1_500_000_000, "1970-01-01T00:00:01.5Z");
         check(1_700_000_000_123_456_780, "2023-11-14T22:13:20.12345678Z");
         check(1, "1970-01-01T00:00:00.000000001Z");
+    }
+
+    #[test]
+    fn times_for_machines_line_up() {
+        let at = |millis| machine_time(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+        assert_eq!([at(0), at(1_794_813_165_007)], ["1970-01-01T00:00:00.000Z", "2026-11-16T07:12:45.007Z"]);
     }
 
     #[test]

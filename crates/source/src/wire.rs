@@ -11,7 +11,7 @@ mod lax;
 mod object;
 pub(crate) mod protobuf;
 
-pub(crate) use lax::{Lax, List, Shape};
+pub(crate) use lax::{Lax, List, Shape, Text};
 pub(crate) use object::{
     Endpoint, EndpointSlice, Endpoints, ListMeta, Meta, Moment, Named, Node, NodeSpec, Object, PodEndpoints,
     PodSlice, Refusal, Service, ServiceCidr, ServiceHead, ServicePort, ServiceSpec, SlicePort, SubsetAddress,

@@ -1,14 +1,17 @@
 //! Images are unpacked by `tar`, followed from document to document, and run on a node of the lab.
 
+mod container;
+mod pod;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use switchyard_lab::{Lab, Node};
+use switchyard_lab::{Lab, Node, Process};
 use tempfile::TempDir;
 
+use self::container::{Allowed, Container};
 use super::*;
 use crate::vm::tool;
 
@@ -85,6 +88,26 @@ fn the_same_files_give_the_same_bytes_and_nothing_more() {
     }
 }
 
+/// No shell, no package manager: whoever gets in finds the programs of iptables, and nothing else to run.
+#[test]
+fn the_variant_with_iptables_has_no_other_program() {
+    if tool::find("iptables-nft").is_none() {
+        assert_ne!(std::env::var("LAB").as_deref(), Ok("require"), "install iptables");
+        println!("SKIPPED: no iptables to put into an image");
+        return;
+    }
+    let tree = content(&some_program(), Variant::Iptables).unwrap();
+    let mut known: Vec<String> = iptables().map(|name| format!("usr/sbin/{name}")).collect();
+    known.extend(["nft", "legacy"].map(|backend| format!("usr/sbin/xtables-{backend}-multi")));
+    known.extend([PROGRAM, ALIAS].map(|path| path.trim_start_matches('/').to_owned()));
+    let is_library = |path: &str| path.starts_with("usr/lib") && path.contains(".so");
+    let others = tree.entries().filter(|(path, entry)| {
+        let is_known = known.iter().any(|name| name == path) || is_library(path);
+        !is_known && matches!(entry, tree::Entry::File(_))
+    });
+    assert_eq!(others.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
 #[test]
 fn long_paths_are_kept_in_two_parts() {
     let mut tree = Tree::default();
@@ -102,72 +125,60 @@ fn arguments_are_checked() {
     assert!(text(&["now"]).contains("unknown argument now"));
 }
 
-/// `setpriv` with its libraries, beside the image's own files: whoever entered the root can still take capabilities away.
-fn bring_setpriv(root: &Path) -> Vec<String> {
-    let aside = root.join("aside");
-    fs::create_dir(&aside).unwrap();
-    let setpriv = tool::find("setpriv").unwrap();
-    let mut loader = String::new();
-    for file in tool::libraries(&setpriv).unwrap().into_iter().chain([setpriv]) {
-        let name = file.file_name().unwrap().to_str().unwrap().to_owned();
-        fs::copy(&file, aside.join(&name)).unwrap();
-        if name.starts_with("ld-") {
-            loader = format!("/aside/{name}");
-        }
+/// The agent, or why no image can be made of it.
+fn agent_or_skip() -> Option<PathBuf> {
+    let found = agent();
+    if found.is_none() {
+        let reason = "no agent to put into an image; cargo build -p switchyard";
+        assert_ne!(std::env::var("LAB").as_deref(), Ok("require"), "{reason}");
+        println!("SKIPPED: {reason}");
     }
-    [&loader, "--library-path", "/aside", "/aside/setpriv"].map(str::to_owned).to_vec()
+    found
+}
+
+fn await_sync(process: &mut Process) {
+    for family in ["IPv4", "IPv6"] {
+        process.wait_for_log(&format!("full sync done family={family}"), PATIENCE).unwrap();
+    }
+}
+
+fn assert_ends_well(process: &mut Process) {
+    process.terminate().unwrap();
+    let status = process.wait(PATIENCE).unwrap();
+    assert!(status.is_some_and(|status| status.success()), "{}", process.log().unwrap());
 }
 
 /// The image of a variant does a full sync in a mode, as root with these capabilities alone.
-fn runs_in_a_node(variant: Variant, flags: &[&str], capabilities: &str) {
+fn runs_in_a_node(variant: Variant, flags: &[&str], capabilities: &'static str) {
     let Some(lab) = Lab::new_or_skip() else { return };
     run(&lab, variant, flags, capabilities, || {});
 }
 
 /// The same on a node that has something already; then `check`, while it runs.
-fn run(lab: &Lab, variant: Variant, flags: &[&str], capabilities: &str, check: impl FnOnce()) {
-    let Some(agent) = agent() else {
-        assert_ne!(
-            std::env::var("LAB").as_deref(),
-            Ok("require"),
-            "build the agent: cargo build -p switchyard"
-        );
-        println!("SKIPPED: no agent to put into an image; cargo build -p switchyard");
-        return;
-    };
-    let root = root_of(&make(&agent, variant).unwrap());
-    let setpriv = bring_setpriv(root.path());
-    fs::write(root.path().join("etc/objects.json"), OBJECTS).unwrap();
-    // What a container engine brings.
-    let null = root.path().join("dev/null");
-    tool::output(tool::command("mknod").args(["-m", "666"]).arg(null).args(["c", "1", "3"])).unwrap();
-    let mut command = Command::new(tool::find("unshare").unwrap());
-    command
-        .arg("--mount")
-        .arg(format!("--root={}", root.path().display()))
-        .args(["--mount-proc=/proc", "--"]);
-    command.args(setpriv).arg(format!("--bounding-set=-all{capabilities}")).arg("--no-new-privs");
-    // There is no /sys here, which this one would need.
-    command.arg(ALIAS).args(flags).arg("--conntrack-max-per-core=0");
-    command.args(["--manifests=/etc/objects.json", "--hostname-override=n1"]);
-    command.env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    let mut process = lab.node(Node::N1).start(&mut command, &root.path().join("log")).unwrap();
-    for family in ["IPv4", "IPv6"] {
-        process.wait_for_log(&format!("full sync done family={family}"), PATIENCE).unwrap();
-    }
-    assert!(root.path().join("run/switchyard/admin.sock").exists(), "{}", process.log().unwrap());
+fn run(lab: &Lab, variant: Variant, flags: &[&str], capabilities: &'static str, check: impl FnOnce()) {
+    let Some(agent) = agent_or_skip() else { return };
+    let container = Container::of(&make(&agent, variant).unwrap());
+    container.put("/etc/objects.json", OBJECTS);
+    // Nothing has prepared the kernel: pod.rs does that.
+    let mut command = vec![ALIAS, "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s"];
+    command.extend(["--conntrack-tcp-timeout-close-wait=0s", "--iptables-localhost-nodeports=false"]);
+    command.extend(["--manifests=/etc/objects.json", "--hostname-override=n1"]);
+    command.extend(flags);
+    let mut process = container.start(lab.node(Node::N1), Allowed::Only(capabilities), &command);
+    await_sync(&mut process);
+    assert!(container.path("/run/switchyard/admin.sock").exists(), "{}", process.log().unwrap());
     check();
-    process.terminate().unwrap();
-    assert!(
-        process.wait(PATIENCE).unwrap().is_some_and(|status| status.success()),
-        "{}",
-        process.log().unwrap()
-    );
+    assert_ends_well(&mut process);
 }
 
 #[test]
 fn the_image_syncs_with_one_capability() {
     runs_in_a_node(Variant::Plain, &["--proxy-mode=nftables"], ",+net_admin");
+}
+
+#[test]
+fn the_image_syncs_in_userspace_mode() {
+    runs_in_a_node(Variant::Plain, &["--proxy-mode=userspace"], ",+net_admin");
 }
 
 #[test]
@@ -201,7 +212,7 @@ COMMIT
 "#;
 
 /// The image that the documentation names for the way from kube-proxy's iptables mode to our nftables mode.
-fn takes_over_from_iptables(backend: &str, capabilities: &str) {
+fn takes_over_from_iptables(backend: &str, capabilities: &'static str) {
     let Some(lab) = Lab::new_or_skip() else { return };
     let node = lab.node(Node::N1);
     let tools = ["iptables", "ip6tables"].map(|tool| format!("{tool}-{backend}"));

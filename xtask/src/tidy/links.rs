@@ -24,7 +24,7 @@ pub(crate) fn document(path: &str, text: &str, read: &dyn Fn(&Path) -> Option<St
 }
 
 /// The links of a line: `[text](target)`.
-fn links(line: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn links(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.match_indices("](").filter_map(|(at, _)| {
         let (before, after) = (line.get(..at)?, line.get(at + 2..)?);
         let text = before.rsplit_once('[')?.1;

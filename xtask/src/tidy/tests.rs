@@ -108,3 +108,24 @@ fn a_link_that_leads_nowhere_is_found() {
 fn a_test_that_was_renamed_is_found() {
     assert_eq!(linked("[`that_held`](../crates/a.rs)"), ["docs/a.md:1: ../crates/a.rs has no that_held"]);
 }
+
+#[test]
+fn a_translation_stays_in_step() {
+    let original = "# A\n[z](README.zh.md) `x` [b](b.md) `y`\n```console\n# do it  # now\n```\n| a | b |\n";
+    let findings = |text: &str| -> Vec<String> {
+        translation("README.zh.md", text, original).iter().map(ToString::to_string).collect()
+    };
+    let good = "# 甲\n[乙](b.md)，`y`，`x`\n```console\n# do it      # 现在\n```\n| 甲 | 乙 |\n";
+    assert!(findings(good).is_empty(), "{:?}", findings(good));
+    for (from, to, complaint) in [
+        ("# 甲\n", "", "`a row of 3` here, and `#` there"),
+        ("| 甲 | 乙 |", "| 甲 |", "`a row of 2` here"),
+        ("(b.md)", "(c.md)", "less than the original: link `b.md` is missing"),
+        ("`y`，", "", "less than the original: name in code style `y`"),
+        ("`y`，", "`y`，`w`", "more than the original: name in code style `w`"),
+        ("do it", "do that", "line of commands `# do that` here, and `# do it` there"),
+    ] {
+        let found = findings(&good.replacen(from, to, 1));
+        assert!(found.iter().any(|finding| finding.contains(complaint)), "{from}: {found:?}");
+    }
+}

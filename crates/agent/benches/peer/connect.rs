@@ -10,6 +10,7 @@ use switchyard_lab::{Family, Host};
 use crate::cluster::{Objects, PODS, at, pod};
 use crate::common::world::POD_PORT;
 use crate::figures::{Connect, Quantiles};
+use crate::machine;
 use crate::options::Cell;
 use crate::stage::Stage;
 
@@ -18,6 +19,9 @@ const TURNS: u32 = 40;
 const IN_A_TURN: u32 = 50;
 
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// The processor of who measures.
+const CALLING: usize = 0;
 
 /// A proxy that still writes what changed before may lose a connection. So many turns are tried again, each after this time.
 const AGAIN: u32 = 60;
@@ -31,11 +35,14 @@ pub(crate) fn measure(stage: &mut Stage<'_>, cell: &Cell, deadline: Duration) ->
     let from =
         [(&stage.bare.0, bare), (&stage.caller, direct), (&stage.caller, first), (&stage.caller, last)];
     let (mut times, mut again) = ([const { Vec::new() }; 4], 0);
-    for _ in 0..TURNS {
-        for ((host, to), times) in from.iter().zip(&mut times) {
-            times.extend(sooner_or_later(host, *to, &mut again)?);
+    machine::on_processor(CALLING, || -> anyhow::Result<()> {
+        for _ in 0..TURNS {
+            for ((host, to), times) in from.iter().zip(&mut times) {
+                times.extend(sooner_or_later(host, *to, &mut again)?);
+            }
         }
-    }
+        Ok(())
+    })?;
     let [bare, direct, first, last] = times.map(|times| Quantiles::of(&times));
     Ok(Connect { bare, direct, first, last })
 }

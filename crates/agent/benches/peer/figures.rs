@@ -1,19 +1,25 @@
 //! What is measured of one proxy in one round.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use crate::options::Extent;
 use crate::stage::{Memory, Took};
 
 /// Times are in seconds. What is none was not reached, because something before it was not done in time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Round {
+    /// What was to be measured.
+    pub(crate) extent: Extent,
     /// Commit and day: figures are kept, so those of one report may come from several runs.
-    #[serde(default)]
     pub(crate) measured: String,
-    /// Load average of the machine before.
-    pub(crate) load: f64,
-    /// By default the proxy does not pause between syncs.
-    pub(crate) never_pauses: bool,
+    /// How it was asked for.
+    pub(crate) command: String,
+    /// Where, and with what.
+    pub(crate) machine: BTreeMap<String, String>,
+    /// The part of the processors' time that others used just before.
+    pub(crate) busy: f64,
     /// Start of the process until connections through all Services that are looked at are answered.
     pub(crate) first_sync: Option<Took>,
     /// The same by the proxy's own metric.

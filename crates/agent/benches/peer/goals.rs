@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::kind::KINDS;
 use crate::measure::{
     CHANGE_P50, CHANGE_P50_NO_PAUSE, CONNECT_LAST, CONNECT_MEAN, FIRST_SYNC, FIRST_SYNC_METRIC,
-    LAST_TO_FIRST, MEASURES, MEMORY, MEMORY_AFTER, Measure, SETTLED, Value, ratio,
+    LAST_TO_FIRST, MEASURES, MEMORY, MEMORY_AFTER, Measure, SETTLED, Value,
 };
 use crate::report::Figures;
 use crate::text::times;
@@ -39,8 +39,8 @@ struct Line {
 
 /// The table; nothing if nothing was measured at that size.
 pub(crate) fn markdown(figures: &Figures) -> String {
-    let lines: Vec<Line> = all(figures).into_iter().filter(|line| line.found.is_some()).collect();
-    if lines.is_empty() {
+    let lines = all(figures);
+    if lines.iter().all(|line| line.found.is_none()) {
         return String::new();
     }
     let mut out = String::from(
@@ -48,7 +48,11 @@ pub(crate) fn markdown(figures: &Figures) -> String {
          |  | goal | measured |  |\n|---|---|---:|---|\n",
     );
     for line in lines {
-        let verdict = if line.is_met { "ok" } else { "MISSED" };
+        let verdict = match (line.found, line.is_met) {
+            (None, _) => "not measured",
+            (Some(_), true) => "ok",
+            (Some(_), false) => "MISSED",
+        };
         let found = line.found.map(times).unwrap_or_default();
         let _ = writeln!(out, "| {} | {} | {found} | {verdict} |", line.what, line.wanted);
     }
@@ -81,24 +85,30 @@ fn is_chance(measure: &Measure) -> bool {
     is_of_one || measure.name == SETTLED.name
 }
 
-/// Of all rows but those of chance, the one in which Switchyard does worst.
+/// Of all rows but those of chance, the one in which Switchyard does worst, and how many rows there are: kube-proxy may not have come so
+/// far in its time.
 fn iptables(figures: &Figures) -> Vec<Line> {
     let mut lines = Vec::new();
     let kinds = KINDS.iter().filter(|kind| kind.backend().is_some());
     for (ours, peer) in kinds.flat_map(|ours| ours.peers().into_iter().map(move |peer| (ours, peer))) {
-        let rows = MEASURES.iter().filter(|measure| measure.is_compared() && !is_chance(measure));
-        let found = rows.filter_map(|m| Some((m, compare(figures, peer.name, ours.name, m)?)));
-        if let Some((measure, worst)) = found.min_by(|(_, a), (_, b)| a.number.total_cmp(&b.number)) {
-            let what = format!("{}, the worst of all rows: {}", ours.label, measure.name);
-            lines.push(at_least(what, Some(worst), 1.0 / NOISE));
-        }
+        let rows: Vec<&Measure> = MEASURES.iter().filter(|m| m.is_compared() && !is_chance(m)).collect();
+        let found = || rows.iter().filter_map(|m| Some((m, compare(figures, peer.name, ours.name, m)?)));
+        let worst = found().min_by(|(_, a), (_, b)| a.number.total_cmp(&b.number));
+        let what = format!(
+            "{} beside {}, the worst of {} rows of {}{}",
+            ours.label,
+            peer.label,
+            found().count(),
+            rows.len(),
+            worst.map(|(measure, _)| format!(": {}", measure.name)).unwrap_or_default()
+        );
+        lines.push(at_least(what, worst.map(|(_, value)| value), 1.0 / NOISE));
     }
     lines
 }
 
 fn compare(figures: &Figures, peer: &str, ours: &str, measure: &Measure) -> Option<Value> {
-    let value = |kind| figures.value(SERVICES, kind, measure);
-    ratio(value(peer)?, value(ours)?)
+    figures.ratio(SERVICES, peer, ours, measure)
 }
 
 fn at_least(what: String, found: Option<Value>, least: f64) -> Line {

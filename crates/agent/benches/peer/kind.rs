@@ -115,6 +115,11 @@ pub(crate) enum Pause {
 }
 
 impl Kind {
+    /// The first one of a program.
+    pub(crate) fn of(program: Program) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.program == program)
+    }
+
     /// By its name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
@@ -138,9 +143,9 @@ impl Kind {
         }
     }
 
-    /// All pause between syncs by default, but of ours only iptables mode; what they do without is measured too.
-    pub(crate) fn pauses(&self) -> bool {
-        self.program != Program::Ours || self.mode == "iptables"
+    /// True if packets pass through the process.
+    pub(crate) fn is_relay(&self) -> bool {
+        self.mode == "userspace"
     }
 
     /// In iptables mode the ending of the programs' names.

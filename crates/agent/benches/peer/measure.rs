@@ -33,6 +33,7 @@ impl From<Took> for Value {
 pub(crate) enum Unit {
     Seconds,
     Megabytes,
+    Microseconds,
     /// A ratio to a bare connection, or of two Services.
     Times,
     /// Parts of a thousand.
@@ -54,7 +55,7 @@ impl Measure {
 
     /// True if a proxy has a part in it and a ratio says something.
     pub(crate) fn is_compared(&self) -> bool {
-        self.unit != Unit::PerMille && self.name != API_ANSWER.name
+        self.unit != Unit::PerMille && ![API_ANSWER.name, BARE.name].contains(&self.name)
     }
 }
 
@@ -83,6 +84,11 @@ pub(crate) const API_ANSWER: Measure = Measure {
     unit: Unit::Seconds,
     of: |rounds| pooled(rounds, |round| round.changes.as_ref(), |changes| &changes.api_seconds, 0.5),
 };
+pub(crate) const RESTART: Measure = Measure {
+    name: "restart: process start until rules are written, by its own metric",
+    unit: Unit::Seconds,
+    of: |rounds| median(rounds, |round| round.restart.map(Value::from)),
+};
 pub(crate) const MEMORY: Measure = Measure {
     name: "resident memory after the first sync",
     unit: Unit::Megabytes,
@@ -92,6 +98,12 @@ pub(crate) const MEMORY_AFTER: Measure = Measure {
     name: "resident memory after changes and churn",
     unit: Unit::Megabytes,
     of: |rounds| median(rounds, |round| round.memory_after_churn.map(|memory| Value::exact(memory.resident))),
+};
+/// No proxy has a part in it, either.
+const BARE: Measure = Measure {
+    name: "a bare connection, p50",
+    unit: Unit::Microseconds,
+    of: |rounds| connect(rounds, |connect| connect.bare.p50),
 };
 pub(crate) const CONNECT_LAST: Measure = Measure {
     name: "connect through the last Service, times a bare connection, p50",
@@ -118,7 +130,7 @@ pub(crate) const SETTLED: Measure = Measure {
 };
 
 /// All rows, in the order of the table.
-pub(crate) const MEASURES: [Measure; 26] = [
+pub(crate) const MEASURES: [Measure; 28] = [
     FIRST_SYNC,
     FIRST_SYNC_METRIC,
     Measure {
@@ -136,11 +148,7 @@ pub(crate) const MEASURES: [Measure; 26] = [
     },
     API_ANSWER,
     Measure { name: "processor time for one change", unit: Unit::Seconds, of: processor_of_a_change },
-    Measure {
-        name: "restart: process start until rules are written, by its own metric",
-        unit: Unit::Seconds,
-        of: |rounds| median(rounds, |round| round.restart.map(Value::from)),
-    },
+    RESTART,
     Measure {
         name: "restart, processor time",
         unit: Unit::Seconds,
@@ -173,6 +181,12 @@ pub(crate) const MEASURES: [Measure; 26] = [
         name: "churn, failed connections to a Service whose pods roll",
         unit: Unit::PerMille,
         of: |rounds| median(rounds, |round| Some(round.churn.as_ref()?.rolled.failed_part())),
+    },
+    BARE,
+    Measure {
+        name: "connect through the last Service, p50",
+        unit: Unit::Microseconds,
+        of: |rounds| connect(rounds, |connect| connect.last.p50),
     },
     Measure {
         name: "connect to a pod on the node, times a bare connection, p50",
@@ -220,18 +234,8 @@ fn change(rounds: &[Round], part: f64) -> Option<Value> {
     pooled(rounds, |round| round.changes.as_ref(), |changes| &changes.seconds, part)
 }
 
-/// A proxy that never pauses has no second figure.
 fn change_without_pause(rounds: &[Round], part: f64) -> Option<Value> {
-    let of = |round: &'_ Round| round.changes_without_pause.is_some();
-    if rounds.iter().any(of) {
-        return pooled(
-            rounds,
-            |round| round.changes_without_pause.as_ref(),
-            |changes| &changes.seconds,
-            part,
-        );
-    }
-    change(rounds, part).filter(|_| rounds.iter().all(|round| round.never_pauses))
+    pooled(rounds, |round| round.changes_without_pause.as_ref(), |changes| &changes.seconds, part)
 }
 
 fn pooled(
@@ -259,7 +263,7 @@ fn processor_of_a_change(rounds: &[Round]) -> Option<Value> {
     })
 }
 
-/// How many times as much the peer has. Above a bound of the peer's the ratio is a bound too; a bound of ours has none.
+/// How many times as much the peer has. Above a bound of the peer's the ratio is a bound too; a bound of ours says nothing.
 pub(crate) fn ratio(peer: Value, ours: Value) -> Option<Value> {
     let is_possible = !ours.is_at_least && ours.number > 0.0;
     is_possible.then(|| Value { number: peer.number / ours.number, is_at_least: peer.is_at_least })

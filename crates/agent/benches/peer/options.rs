@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::kind::{KINDS, Kind};
-use crate::round::Extent;
 use crate::store::Store;
 
 /// Numbers of Services, unless others are asked for.
@@ -33,15 +33,46 @@ pub(crate) struct Options {
     /// Complete rounds at every size; by default several for small sizes, and for large ones one and two of the first sync
     #[arg(long)]
     rounds: Option<usize>,
-    /// Measures only the first sync, tells, and keeps nothing
+    /// Measures only this after a first sync, tells, and keeps nothing
     #[arg(long)]
-    pub(crate) first_sync: bool,
+    only: Option<Part>,
     /// Directory for the report; by default docs/benchmarks
     #[arg(long)]
     out: Option<PathBuf>,
     /// Cargo says so to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+/// A part of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+pub(crate) enum Part {
+    /// From the start of the process until everything answers
+    FirstSync,
+    /// One endpoint replaced, again and again
+    Changes,
+    /// Many slices changed while clients connect
+    Churn,
+    /// How long connecting takes
+    Connect,
+    /// Killed, and started again over its own rules
+    Restart,
+}
+
+/// What is measured in a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Extent {
+    /// Everything.
+    #[default]
+    All,
+    /// One part after the first sync.
+    Only(Part),
+}
+
+impl Extent {
+    pub(crate) fn has(self, part: Part) -> bool {
+        self == Self::All || self == Self::Only(part)
+    }
 }
 
 /// One proxy of one kind at one size, once.
@@ -67,7 +98,8 @@ impl Options {
         sizes
     }
 
-    /// What is left to measure, in order: kinds take turns in every round. Kinds without a program are told, and left out.
+    /// What is left to measure, in order: kinds take turns in every round, each time another one first. Kinds without a program are told,
+    /// and left out.
     pub(crate) fn plan(&self, store: &Store) -> anyhow::Result<Vec<Cell>> {
         if self.report {
             return Ok(Vec::new());
@@ -78,23 +110,46 @@ impl Options {
         let mut cells = Vec::new();
         for services in self.sizes() {
             for (round, extent) in self.extents(services).into_iter().enumerate() {
-                cells.extend(kinds.iter().map(|kind| Cell { services, kind, round, extent }));
+                let (first, others) = kinds.split_at(round % kinds.len().max(1));
+                let kinds = others.iter().chain(first);
+                cells.extend(kinds.map(|kind| Cell { services, kind, round, extent }));
             }
+        }
+        if self.keeps_nothing() {
+            return Ok(cells);
         }
         if self.fresh {
             cells.iter().try_for_each(|cell| store.forget(cell.services, cell.kind))?;
         }
-        cells.retain(|cell| self.first_sync || store.rounds(cell.services, cell.kind).len() <= cell.round);
+        let mut done = Vec::new();
+        for cell in &cells {
+            if !done.iter().any(|(services, kind, _)| (*services, *kind) == (cell.services, cell.kind)) {
+                let extents = store.rounds(cell.services, cell.kind).into_iter().map(|round| round.extent);
+                done.push((cell.services, cell.kind, extents.collect::<Vec<Extent>>()));
+            }
+        }
+        cells.retain(|cell| {
+            let of_cell =
+                done.iter_mut().find(|(services, kind, _)| (*services, *kind) == (cell.services, cell.kind));
+            let Some((_, _, extents)) = of_cell else { return true };
+            // A round that is there stands for one cell of its extent.
+            extents.iter().position(|extent| *extent == cell.extent).map(|at| extents.remove(at)).is_none()
+        });
         Ok(cells)
+    }
+
+    /// True if what is measured is told, and nothing else.
+    pub(crate) fn keeps_nothing(&self) -> bool {
+        self.only.is_some()
     }
 
     /// What is measured in each round.
     fn extents(&self, services: u32) -> Vec<Extent> {
         let (complete, short) = self.rounds.map_or_else(|| rounds(services), |rounds| (rounds, 0));
         let mut extents = vec![Extent::All; complete];
-        extents.resize(complete + short, Extent::FirstSync);
-        if self.first_sync {
-            extents.fill(Extent::FirstSync);
+        extents.resize(complete + short, Extent::Only(Part::FirstSync));
+        if let Some(part) = self.only {
+            extents.fill(Extent::Only(part));
         }
         extents
     }
@@ -113,7 +168,7 @@ fn rounds(services: u32) -> (usize, usize) {
         0..=100 => (5, 0),
         101..=1_000 => (3, 0),
         1_001..=10_000 => (1, 2),
-        _ => (1, 0),
+        _ => (1, 2),
     }
 }
 

@@ -144,8 +144,11 @@ impl Plot {
 fn style(kind: &Kind) -> (&'static str, &'static str) {
     let colour = match (kind.backend(), kind.program) {
         (None, Program::Next) => "#8e44ad",
+        (None, _) if kind.is_relay() => "#148f77",
         (None, _) => "#1f618d",
+        (Some("legacy"), Program::Next) => "#b7950b",
         (Some("legacy"), _) => "#7d8a00",
+        (Some(_), Program::Next) => "#e67e22",
         (Some(_), _) => "#c0392b",
     };
     let dashes = if kind.program == Program::Ours { "" } else { r#" stroke-dasharray="6 4""# };

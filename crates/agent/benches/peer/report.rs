@@ -11,17 +11,20 @@ use serde_json::json;
 use crate::figures::Round;
 use crate::goals;
 use crate::kind::{KINDS, Kind};
-use crate::machine;
-use crate::measure::{CHANGE_P50, FIRST_SYNC, MEASURES, MEMORY, Measure, Value, ratio};
+use crate::measure::{
+    CHANGE_P50, CONNECT_LAST, FIRST_SYNC, MEASURES, MEMORY, Measure, RESTART, Value, ratio,
+};
 use crate::plot;
 use crate::store::Store;
 use crate::text::{amount, thousands, times};
 
 /// File, title and what is drawn.
-const PICTURES: [(&str, &str, &Measure); 3] = [
+const PICTURES: [(&str, &str, &Measure); 5] = [
     ("peer-first-sync.svg", "First sync, process start until the last Service answers: seconds", &FIRST_SYNC),
     ("peer-change.svg", "One endpoint replaced, API write to kernel, p50: seconds", &CHANGE_P50),
     ("peer-memory.svg", "Resident memory after the first sync: megabytes", &MEMORY),
+    ("peer-restart.svg", "Started again over its own rules, until they are written: seconds", &RESTART),
+    ("peer-connect.svg", "Connecting through the last Service, p50: times a bare connection", &CONNECT_LAST),
 ];
 
 /// Every size and kind that has figures.
@@ -31,11 +34,28 @@ impl Figures {
     pub(crate) fn read(store: &Store) -> Self {
         let mut all = BTreeMap::new();
         for services in store.sizes() {
-            let of = |kind: &'static Kind| (kind, store.rounds(services, kind));
+            let of = |kind: &'static Kind| (kind, store.to_report(services, kind));
             let kinds: Vec<_> = KINDS.iter().map(of).filter(|(_, rounds)| !rounds.is_empty()).collect();
-            all.insert(services, kinds);
+            if !kinds.is_empty() {
+                all.insert(services, kinds);
+            }
         }
         Self(all)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What both have, by size and names of kinds, if one machine measured both.
+    pub(crate) fn ratio(&self, services: u32, peer: &str, ours: &str, measure: &Measure) -> Option<Value> {
+        let machines = |kind: &str| -> BTreeSet<_> {
+            let rounds = self.0.get(&services).into_iter().flatten().filter(|(of, _)| of.name == kind);
+            rounds.flat_map(|(_, rounds)| rounds).map(|round| &round.machine).collect()
+        };
+        let is_one = machines(peer) == machines(ours);
+        let value = |kind| self.value(services, kind, measure);
+        ratio(value(peer)?, value(ours)?).filter(|_| is_one)
     }
 
     /// None if it was not measured.
@@ -59,7 +79,7 @@ impl Figures {
             kinds.iter().map(|(kind, rounds)| (kind.name, json!(rounds))).collect()
         };
         let sizes: BTreeMap<u32, _> = self.0.iter().map(|(size, kinds)| (*size, of_size(kinds))).collect();
-        json!({ "command": machine::COMMAND, "machine": BTreeMap::from(machine::rows()), "services": sizes })
+        json!({ "services": sizes })
     }
 
     /// Sizes and, for a kind, the value at each.
@@ -70,12 +90,7 @@ impl Figures {
 
     fn markdown(&self) -> String {
         let mut out = String::from(ABOUT);
-        out.push_str("\n| | |\n|---|---|\n");
-        for (name, value) in machine::rows() {
-            let _ = writeln!(out, "| {name} | {value} |");
-        }
-        let _ = writeln!(out, "| load average before each round | {} |", self.load());
-        let _ = writeln!(out, "| command | `{}` |", machine::COMMAND);
+        self.machines(&mut out);
         out.push_str(&goals::markdown(self));
         for (file, title, _) in PICTURES {
             let _ = writeln!(out, "\n![{title}]({file})");
@@ -88,10 +103,27 @@ impl Figures {
         out
     }
 
-    /// Others may have used the machine.
-    fn load(&self) -> String {
-        let rounds = || self.0.values().flatten().flat_map(|(_, rounds)| rounds).map(|round| round.load);
-        format!("{:.1} to {:.1}", rounds().fold(f64::INFINITY, f64::min), rounds().fold(0.0, f64::max))
+    /// A table for each machine that figures are of; one, unless it was measured here and there.
+    fn machines(&self, out: &mut String) {
+        let rounds = || self.0.values().flatten().flat_map(|(_, rounds)| rounds);
+        let machines: BTreeSet<&BTreeMap<String, String>> = rounds().map(|round| &round.machine).collect();
+        for machine in machines {
+            let own: Vec<&Round> = rounds().filter(|round| round.machine == *machine).collect();
+            let commands: BTreeSet<&str> = own.iter().map(|round| round.command.as_str()).collect();
+            let busy = own.iter().map(|round| round.busy).fold(0.0, f64::max);
+            out.push_str("\n| | |\n|---|---|\n");
+            for (name, value) in machine {
+                let _ = writeln!(out, "| {name} | {value} |");
+            }
+            let _ = writeln!(
+                out,
+                "| processors' time that others used before a round | at most {:.0} % |",
+                busy * 100.0
+            );
+            for command in commands {
+                let _ = writeln!(out, "| command | `{command}` |");
+            }
+        }
     }
 
     /// What kube-proxy takes, divided by what Switchyard takes.
@@ -112,8 +144,7 @@ impl Figures {
         for measure in MEASURES.iter().filter(|measure| measure.is_compared()) {
             let _ = write!(out, "| {} |", measure.name);
             for (ours, peer) in &pairs {
-                let value = |kind: &Kind| self.value(services, kind.name, measure);
-                let found = value(peer).zip(value(ours)).and_then(|(peer, ours)| ratio(peer, ours));
+                let found = self.ratio(services, peer.name, ours.name, measure);
                 let _ = write!(out, " {} |", found.map(times).unwrap_or_default());
             }
             out.push('\n');
@@ -129,14 +160,17 @@ Times move from machine to machine; the ratios are the point. The Services of a 
 it takes minutes to accept ten thousand of them; every change that is measured goes through the API. ipvs mode is not here, because the
 machine's kernel has no IPVS: [ipvs.md](ipvs.md) has its figures, from a virtual machine.
 
+Before each round the machine is left alone until nobody else uses its processors, and kinds take turns in another order in each.
+
 - *First sync*: from the start of the process until connections through the first, the last and three more Services are answered.
 - *API write to kernel*: the only endpoint of a Service is replaced through the API; from the request until a new connection goes to the
   new pod. The next change follows 100 ms after that. kube-proxy pauses for a second between syncs unless it is told not to, and so
   does Switchyard in iptables mode; so there is a second figure with `--iptables-min-sync-period=0s`.
 - *Churn*: all endpoints of 50 Services a second are replaced for 20 s; meanwhile pods of one Service replace each other (the new one is
   ready a second before the old one leaves the slice, and the old one serves for two seconds after that) and connections are made.
+- *p99* of fewer than a hundred changes is the slowest of them; of a slow proxy there are fewer than thirty.
 - *Processor time* includes the programs that a proxy runs.
-- *A bare connection* is one between two pods of a node without rules.
+- *A bare connection* is one between two pods of a node without rules. Who connects has one processor, who answers another.
 - *First and last Service*: in iptables mode a packet is compared with one after the other. kube-proxy writes them in another order at every
   sync, so its two figures are chance; the goal takes the mean of both. It leaves out the end of the churn, too, which falls anywhere into
   the second between two syncs.

@@ -5,20 +5,13 @@ use std::time::Duration;
 use crate::cluster::Cluster;
 use crate::figures::Round;
 use crate::kind::Pause;
-use crate::options::Cell;
+use crate::options::{Cell, Part};
 use crate::progress::Progress;
 use crate::stage::{Stage, Took};
 use crate::{changes, churn, connect, machine};
 
 const FULL_SYNC: &str = "kubeproxy_sync_full_proxy_rules_duration_seconds";
 const SYNC: &str = "kubeproxy_sync_proxy_rules_duration_seconds";
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    All,
-    FirstSync,
-}
 
 /// Measures everything that can be reached before the deadlines, of which every step has one of its own.
 pub(crate) fn run(
@@ -29,29 +22,51 @@ pub(crate) fn run(
 ) -> anyhow::Result<Round> {
     let mut stage = Stage::new(cluster, cell.kind)?;
     let mut round = Round {
+        extent: cell.extent,
         measured: machine::moment(),
-        load: load(),
-        never_pauses: !cell.kind.pauses(),
+        command: machine::command(),
+        machine: machine::facts(),
+        busy: machine::wait_until_idle(),
         ..Round::default()
     };
     progress.tell("first sync");
-    if first_sync(&mut stage, cell, deadline, &mut round)? && cell.extent == Extent::All {
-        progress.tell("one endpoint replaced, again and again");
-        let changes = round.changes.insert(changes::measure(&mut stage, deadline)?);
-        let is_behind = changes.not_after.is_some();
-        round.memory_after_changes = Some(stage.memory()?);
-        if is_behind {
-            return Ok(round);
-        }
-        progress.tell("many slices changed");
-        round.churn = Some(churn::measure(&mut stage, cell.services, deadline)?);
-        round.memory_after_churn = Some(stage.memory()?);
-        progress.tell("connecting");
-        round.connect = Some(connect::measure(&mut stage, cell, deadline)?);
-        restart(&mut stage, cell, deadline, &mut round, progress)?;
+    if first_sync(&mut stage, cell, deadline, &mut round)? {
+        others(&mut stage, cell, deadline, &mut round, progress)?;
     }
     tell_results(&round, progress);
     Ok(round)
+}
+
+/// What follows the first sync, as far as it is wanted.
+fn others(
+    stage: &mut Stage<'_>,
+    cell: &Cell,
+    deadline: Duration,
+    round: &mut Round,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    if cell.extent.has(Part::Changes) {
+        progress.tell("one endpoint replaced, again and again");
+        let changes = round.changes.insert(changes::measure(stage, deadline)?);
+        let is_behind = changes.not_after.is_some();
+        round.memory_after_changes = Some(stage.memory()?);
+        if is_behind {
+            return Ok(());
+        }
+    }
+    if cell.extent.has(Part::Churn) {
+        progress.tell("many slices changed");
+        round.churn = Some(churn::measure(stage, cell.services, deadline)?);
+        round.memory_after_churn = Some(stage.memory()?);
+    }
+    if cell.extent.has(Part::Connect) {
+        progress.tell("connecting");
+        round.connect = Some(connect::measure(stage, cell, deadline)?);
+    }
+    if cell.extent.has(Part::Restart) {
+        restart(stage, deadline, round, progress)?;
+    }
+    Ok(())
 }
 
 /// True if it was done in time.
@@ -95,34 +110,34 @@ fn metric(stage: &Stage<'_>) -> Option<f64> {
 /// Where a proxy pauses by default, it does not any more after the restart.
 fn restart(
     stage: &mut Stage<'_>,
-    cell: &Cell,
     deadline: Duration,
     round: &mut Round,
     progress: &Progress,
 ) -> anyhow::Result<()> {
     progress.tell("killed, and started again over its own rules");
-    stage.start(if cell.kind.pauses() { Pause::None } else { Pause::Default })?;
+    stage.start(Pause::None)?;
     let took = stage.wait_until_written(deadline)?;
     round.restart = Some(took);
     if let Took::Seconds(_) = took {
         round.restart_processor = Some(stage.processor()?);
-        if cell.kind.pauses() {
-            progress.tell("one endpoint replaced, without pauses");
-            round.changes_without_pause = Some(changes::measure(stage, deadline)?);
-        }
+        progress.tell("one endpoint replaced, without pauses");
+        round.changes_without_pause = Some(changes::measure(stage, deadline)?);
     }
     Ok(())
 }
 
-fn load() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default()
-}
-
 fn tell_results(round: &Round, progress: &Progress) {
-    let changes = round.changes.as_ref().map(|changes| crate::figures::Quantiles::of(&changes.seconds));
+    let quantiles = |changes: &Option<crate::figures::Changes>| {
+        changes.as_ref().map(|changes| crate::figures::Quantiles::of(&changes.seconds))
+    };
     progress.tell(&format!(
-        "first sync {:?} (metric {:?}), changes {changes:?}, restart {:?}, memory {:?}",
-        round.first_sync, round.first_sync_metric, round.restart, round.memory
+        "first sync {:?} (metric {:?}), changes {:?}, without pause {:?}, connecting {:?}, restart {:?}, memory {:?}",
+        round.first_sync,
+        round.first_sync_metric,
+        quantiles(&round.changes),
+        quantiles(&round.changes_without_pause),
+        round.connect,
+        round.restart,
+        round.memory
     ));
 }

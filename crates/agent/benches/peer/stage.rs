@@ -3,7 +3,7 @@
 //! In: a cluster and a kind of proxy. Out: who answers on a Service, and times, memory and processor time of the process.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -16,12 +16,19 @@ use crate::common::looking::series;
 use crate::common::world::POD_PORT;
 use crate::e2e::gateway::Gateway;
 use crate::kind::{Kind, Pause};
+use crate::machine;
 
 /// When rules were last written, by the proxy's own word.
 const WRITTEN: &str = "kubeproxy_sync_proxy_rules_last_timestamp_seconds";
 
 /// An attempt to connect takes no longer: one that began too early would be tried again by the kernel only after a second.
 const ANSWER: Duration = Duration::from_millis(30);
+
+/// How often a proxy is asked for its metrics: to write the page is work, too.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// The processor of those who answer; who dials and measures has the other.
+const ANSWERING: usize = 1;
 
 /// Ticks a second of the times in `/proc`.
 const TICKS: f64 = 100.0;
@@ -46,6 +53,8 @@ pub(crate) enum Took {
 pub(crate) struct Stage<'c> {
     process: Option<Process>,
     begin: Instant,
+    /// The same by the clock on the wall, which metrics have.
+    began: SystemTime,
     pub(crate) cluster: &'c Cluster,
     kind: &'static Kind,
     /// Who dials.
@@ -64,20 +73,24 @@ impl<'c> Stage<'c> {
     pub(crate) fn new(cluster: &'c Cluster, kind: &'static Kind) -> anyhow::Result<Self> {
         let lab = Lab::new()?;
         let gateway = Gateway::open(&lab, &cluster.control_plane);
+        let echo = |pod: &Host| machine::on_processor(ANSWERING, || pod.echo_tcp(POD_PORT));
         let mut pods = Vec::new();
         for index in PODS.into_iter().chain(ROLLING) {
             let pod = lab.add_pod(Node::N1, index)?;
-            let echo = pod.echo_tcp(POD_PORT)?;
+            let echo = echo(&pod)?;
             pods.push((pod, Some(echo)));
         }
         let caller = lab.add_pod(Node::N1, 9)?;
         let bare = (lab.add_pod(Node::N2, 9)?, lab.add_pod(Node::N2, 1)?);
-        let bare_echo = bare.1.echo_tcp(POD_PORT)?;
-        // Who asks too early is told at once, instead of waiting for an answer.
-        lab.node(Node::N1).exec_ok("ip", &["route", "add", "prohibit", "10.96.0.0/12"])?;
+        let bare_echo = echo(&bare.1)?;
+        // Who asks too early is told at once, every time, instead of waiting for an answer.
+        let node = lab.node(Node::N1);
+        node.exec_ok("ip", &["route", "add", "prohibit", "10.96.0.0/12"])?;
+        node.run(|| std::fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0"))??;
         Ok(Self {
             process: None,
             begin: Instant::now(),
+            began: SystemTime::now(),
             cluster,
             kind,
             caller,
@@ -100,7 +113,7 @@ impl<'c> Stage<'c> {
         // The limit of connections belongs to the machine, not to the lab.
         command.args(["--hostname-override=n1", "--conntrack-max-per-core=0"]);
         command.arg(format!("--cluster-cidr={CLUSTER_CIDR}"));
-        self.begin = Instant::now();
+        (self.begin, self.began) = (Instant::now(), SystemTime::now());
         self.process = Some(self.node().start(&mut command, &self.dir.path().join("log"))?);
         Ok(())
     }
@@ -123,7 +136,9 @@ impl<'c> Stage<'c> {
     pub(crate) fn serve(&mut self, n: usize, is_up: bool) -> anyhow::Result<()> {
         let (pod, echo) = self.pods.get_mut(n).context("no such pod")?;
         match is_up {
-            true if echo.is_none() => *echo = Some(pod.echo_tcp(POD_PORT)?),
+            true if echo.is_none() => {
+                *echo = Some(machine::on_processor(ANSWERING, || pod.echo_tcp(POD_PORT))?);
+            }
             true => {}
             false => *echo = None,
         }
@@ -169,12 +184,21 @@ impl<'c> Stage<'c> {
         self.begin
     }
 
-    /// Waits until the proxy says that it has written IPv4 rules; the time since its start.
+    /// Waits until the proxy says that it has written IPv4 rules; the time from its start until then.
     pub(crate) fn wait_until_written(&mut self, deadline: Duration) -> anyhow::Result<Took> {
-        self.wait(self.begin, deadline, |stage| {
-            let times = series(stage.node(), WRITTEN);
-            times.iter().any(|(labels, time)| !labels.contains("IPv6") && *time > 0.0)
-        })
+        let began = self.began.duration_since(UNIX_EPOCH)?.as_secs_f64();
+        loop {
+            let times = series(self.node(), WRITTEN);
+            let written = times.iter().filter(|(labels, _)| !labels.contains("IPv6")).map(|(_, time)| *time);
+            if let Some(written) = written.max_by(f64::total_cmp).filter(|time| *time > 0.0) {
+                return Ok(Took::Seconds(written - began));
+            }
+            if self.begin.elapsed() > deadline {
+                return Ok(Took::NotAfter(deadline.as_secs_f64()));
+            }
+            self.check_alive()?;
+            std::thread::sleep(ASK_EVERY);
+        }
     }
 
     /// The sum of a metric of IPv4.

@@ -6,6 +6,7 @@ use crate::measure::{Unit, Value};
 pub(crate) fn amount(value: Value, unit: Unit) -> String {
     let text = match unit {
         Unit::Seconds => seconds(value.number),
+        Unit::Microseconds => format!("{:.1} µs", value.number),
         Unit::Megabytes => format!("{:.0} MB", value.number),
         Unit::Times => format!("{:.2}", value.number),
         Unit::PerMille => format!("{:.1} ‰", value.number),

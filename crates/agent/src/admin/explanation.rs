@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use switchyard_model::{Family, Protocol};
 use switchyard_netlink::NetlinkError;
 use switchyard_netlink::route::Routes;
-use switchyard_plan::explain::{Explanation, Hit, Judged, Place, Standing, explain as why};
+use switchyard_plan::explain::{Explanation, Hit, Judged, Place, Reason, Standing, explain as why};
 use switchyard_plan::trace::{Answer, NodeAddresses, Packet, is_own};
 use switchyard_serve::admin::Question;
 use switchyard_source::lookup::Pods;
@@ -96,9 +96,10 @@ pub(super) fn explain(view: &View<'_>, asked: &Asked, pods: Option<&Pods>) -> Re
         None => Some(routes.interface_towards(source).map_err(cannot)?.unwrap_or_default()),
     };
     let packet = Packet { source, interface, destination: to.ip(), protocol, port: to.port() };
-    let explanation = why(Place { book, node: &node, manners: sync.manners() }, &packet);
-    let means = explanation.hit.as_ref().map(|hit| sync.means(hit, packet.destination));
-    Ok(show(&packet, pod.as_deref(), &explanation, means.unwrap_or_default()))
+    let manners = sync.manners();
+    let explanation = why(Place { book, node: &node, manners: &manners }, &packet);
+    let means = sync.means(&explanation, &packet);
+    Ok(show(&packet, pod.as_deref(), &explanation, means))
 }
 
 /// Lines of means that are told; of a Service with more endpoints the rest is only counted.
@@ -124,17 +125,24 @@ fn show(packet: &Packet, pod: Option<&str>, explanation: &Explanation<'_>, mut m
         "protocol": packet.protocol.to_string(),
         "verdict": verdict,
         "reason": explanation.reason.to_string(),
-        "hit": explanation.hit.as_ref().map(show_hit),
+        "dialInstead": match &explanation.reason {
+            Reason::DialInstead(_, at) => Some(at.to_string()),
+            _ => None,
+        },
+        "hit": explanation.hit.as_ref().map(|hit| show_hit(hit, &explanation.reason)),
         "by": means,
         "byLeftOut": more,
     })
 }
 
-fn show_hit(hit: &Hit<'_>) -> Value {
-    let count = hit.candidates();
+fn show_hit(hit: &Hit<'_>, reason: &Reason) -> Value {
+    let odds = match reason {
+        Reason::Picked(pick) => Some(pick.chooser.odds(hit.candidates())),
+        _ => None,
+    };
     let endpoint = |judged: &Judged<'_>| {
         let (odds, source, excluded) = match judged.standing {
-            Standing::Candidate(source) => (Some(format!("1/{count}")), Some(source), None),
+            Standing::Candidate(source) => (odds.as_deref(), Some(source), None),
             Standing::Excluded(why) => (None, None, Some(why.to_string())),
         };
         json!({

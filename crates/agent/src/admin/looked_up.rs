@@ -4,6 +4,7 @@
 //! one is looked up at a time, so that a crowd of them cannot fill the memory.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use switchyard_model::ServiceName;
@@ -13,7 +14,7 @@ use switchyard_source::selector::Selector;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::lists::Page;
+use super::page::Page;
 use super::{Asked, Refusal, Sender};
 use crate::sync::with_causes;
 
@@ -25,8 +26,17 @@ const TURN: Duration = Duration::from_secs(30);
 pub(crate) struct LookedUp {
     /// Pods of the name that the question has; absent if it was not looked up.
     pub(super) pods: Option<Pods>,
-    /// The Services that are chosen, and by which selector; absent if it was not looked up.
-    pub(super) chosen: Option<(Selector, BTreeSet<ServiceName>)>,
+    /// The Services that are chosen; absent if it was not looked up.
+    pub(super) chosen: Option<Chosen>,
+}
+
+/// Services that a selector chooses.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    /// By which.
+    pub(super) selector: String,
+    /// These.
+    pub(super) services: Arc<BTreeSet<ServiceName>>,
 }
 
 /// Where to look, one question after another.
@@ -56,8 +66,10 @@ impl Source {
             "/v1/services" | "/v1/endpoints" | "/v1/routes" => {
                 let page = Page::read(question)?;
                 let Some(selector) = selector(question)? else { return Ok(LookedUp::default()) };
-                let chosen = self.alone(lookup::services(&self.origin, page.namespace(), &selector)).await?;
-                Ok(LookedUp { chosen: Some((selector, chosen)), ..LookedUp::default() })
+                let services =
+                    self.alone(lookup::services(&self.origin, page.namespace(), &selector)).await?;
+                let chosen = Chosen { selector: selector.to_string(), services: Arc::new(services) };
+                Ok(LookedUp { chosen: Some(chosen), ..LookedUp::default() })
             }
             _ => Ok(LookedUp::default()),
         }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use switchyard_netlink::NetlinkError;
 
+use super::table::printable;
+use super::version;
 use crate::flags::{ADMIN_SOCKET, own_admin_socket};
 
 /// Longer than the agent itself is patient.
@@ -41,7 +43,7 @@ pub enum CtlError {
         source: io::Error,
     },
     /// The connection broke.
-    #[error("the agent on {} did not answer to the end", path.display())]
+    #[error("the agent on {} did not answer to the end; ask again, and see in its log whether it ended", path.display())]
     Broken {
         /// The socket.
         path: PathBuf,
@@ -52,11 +54,17 @@ pub enum CtlError {
     /// The agent said no.
     #[error("{0}")]
     Refused(String),
+    /// Services that are asked for by name and are not there.
+    #[error(
+        "no Service {} is served here; `switchyard get services` lists all, `switchyard get quarantine` what was set aside",
+        .0.join(", ")
+    )]
+    Missing(Vec<String>),
     /// The agent does not know the question yet.
     #[error(
-        "the agent on {} is of version {agent} and does not know {path}; this program is of version {}: restart the agent with it",
+        "the agent on {} is of version {agent} and does not know {what}; this program is of version {}: restart the agent with it",
         socket.display(),
-        env!("CARGO_PKG_VERSION")
+        version::OWN
     )]
     Older {
         /// Its socket.
@@ -64,13 +72,15 @@ pub enum CtlError {
         /// Its version.
         agent: String,
         /// What was asked.
-        path: String,
+        what: String,
     },
     /// No packet can be sent for this question.
     #[error("{0}")]
     Unprobed(String),
     /// A packet could not be sent.
-    #[error("cannot send a packet")]
+    #[error(
+        "cannot send a packet; `ip route get ADDRESS` shows whether this node has a way there, and --from must be one of its addresses"
+    )]
     Unsent(#[source] io::Error),
     /// A packet could not be followed.
     #[error("cannot ask connection tracking who got the packet; only root may, try sudo")]
@@ -81,7 +91,7 @@ pub enum CtlError {
     )]
     Unknown(String),
     /// Standard output failed.
-    #[error("cannot print")]
+    #[error("cannot print; see whether there is room where the output goes")]
     Print(#[source] io::Error),
 }
 
@@ -89,37 +99,30 @@ pub enum CtlError {
 pub(super) fn get(socket: &Path, path: &str, parameters: &[(&str, &str)]) -> Result<Value, CtlError> {
     let query: Vec<String> =
         parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    let head =
-        format!("GET {path}?{} HTTP/1.1\r\nHost: switchyard\r\nConnection: close\r\n\r\n", query.join("&"));
+    // By this version a body ends where the connection does, in however many pieces it comes.
+    let head = format!("GET {path}?{} HTTP/1.0\r\nHost: switchyard\r\n\r\n", query.join("&"));
     let answer = exchange(socket, &head)?;
+    let broken = || CtlError::Broken { path: socket.to_owned(), source: io::ErrorKind::UnexpectedEof.into() };
+    if answer.is_empty() {
+        return Err(broken());
+    }
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| unknown(&answer))?;
     let status: u16 =
         head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(|| unknown(head))?;
-    let value: Value = serde_json::from_str(body).map_err(|_| unknown(body))?;
+    let value: Value = match serde_json::from_str(body) {
+        Err(error) if error.is_eof() => return Err(broken()),
+        read => read.map_err(|_| unknown(body))?,
+    };
     if status == 200 {
         return Ok(value);
     }
     let error = value.get("error").and_then(Value::as_str).ok_or_else(|| unknown(body))?;
     if status == 404 && error.starts_with(NO_SUCH_PATH) && path != "/v1" {
-        return Err(older(socket, path));
+        return Err(version::older(socket, path));
     }
-    Err(CtlError::Refused(super::table::printable(error)))
-}
-
-/// The error that says of which version the agent is that does not know something.
-pub(super) fn older(socket: &Path, what: &str) -> CtlError {
-    let agent = match get(socket, "/v1", &[]) {
-        Ok(agent) => agent,
-        Err(error) => return error,
-    };
-    match agent.get("version").and_then(Value::as_str) {
-        Some(version) => CtlError::Older {
-            socket: socket.to_owned(),
-            agent: super::table::printable(version),
-            path: what.to_owned(),
-        },
-        None => unknown("no version"),
-    }
+    let hint = if (400..500).contains(&status) && path != "/v1" { version::hint(socket) } else { None };
+    let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Err(CtlError::Refused(format!("{}{hint}", printable(error))))
 }
 
 fn exchange(socket: &Path, head: &str) -> Result<String, CtlError> {
@@ -146,7 +149,7 @@ fn exchange(socket: &Path, head: &str) -> Result<String, CtlError> {
 
 pub(super) fn unknown(text: &str) -> CtlError {
     let start: String = text.chars().take(60).collect();
-    CtlError::Unknown(super::table::printable(&start))
+    CtlError::Unknown(printable(&start))
 }
 
 /// Percent-encoded: everything but letters, digits and a few marks.
@@ -165,6 +168,7 @@ fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::OldAgent;
     use super::*;
 
     #[test]
@@ -174,44 +178,19 @@ mod tests {
         assert_eq!(encoded("a&b=c d\r\n"), "a%26b%3Dc%20d%0D%0A");
     }
 
-    /// Answers questions as an agent that knows nothing but who it is.
-    fn old_agent(socket: &Path, answers: &'static [(u16, &'static str)]) -> std::thread::JoinHandle<()> {
-        let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
-        std::thread::spawn(move || {
-            for (status, body) in answers {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut head = [0; 2048];
-                assert!(stream.read(&mut head).unwrap() > 0);
-                stream.write_all(format!("HTTP/1.1 {status} X\r\n\r\n{body}").as_bytes()).unwrap();
-            }
-        })
-    }
-
-    fn asked(answers: &'static [(u16, &'static str)]) -> String {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("admin.sock");
-        let agent = old_agent(&socket, answers);
-        let error = get(&socket, "/v1/diff", &[]).unwrap_err().to_string();
-        agent.join().unwrap();
-        error
-    }
-
-    #[test]
-    fn an_older_agent_is_said_in_one_line() {
-        const UNKNOWN: &str =
-            r#"{"error":"nothing answers on /v1/diff; this agent knows version 1 of the API"}"#;
-        let old = asked(&[(404, UNKNOWN), (200, r#"{"version":"0.0.9\u001b"}"#)]);
-        assert!(old.contains("is of version 0.0.9\\u{1b} and does not know /v1/diff"), "{old}");
-        assert!(old.ends_with("restart the agent with it") && old.lines().count() == 1, "{old}");
-    }
-
     #[test]
     fn nonsense_is_no_answer() {
-        const ANSWERS: [&[(u16, &str)]; 3] =
-            [&[(200, "<html>\x1b[31m")], &[(500, "{}")], &[(404, r#"{"error":"no Service x"}"#)]];
-        for answers in ANSWERS {
-            let error = asked(answers);
+        for (status, body) in [
+            (200, "<html>\x1b[31m"),
+            (500, "{}"),
+            (404, r#"{"error":"no Service x\u001b"}"#),
+            (200, r#"{"isEqual":true,"items":["#),
+        ] {
+            let agent = OldAgent::new(&[("/v1/diff", status, body)]);
+            let error = agent.with(|socket| get(socket, "/v1/diff", &[]).unwrap_err().to_string());
             assert!(!error.contains('\x1b') && error.lines().count() == 1, "{error}");
+            let is_cut = error.ends_with("ask again, and see in its log whether it ended");
+            assert_eq!(is_cut, body.ends_with('['), "{error}");
         }
     }
 

@@ -34,7 +34,8 @@ pub(super) fn text(answer: &Value) -> String {
         format!("{}{pod} -> {}/{}", plain(&answer["from"]), plain(&answer["to"]), plain(&answer["protocol"])),
     );
     line("verdict", format!("{}: {}", plain(&answer["verdict"]), plain(&answer["reason"])));
-    let Some(hit) = answer.get("hit").filter(|hit| !hit.is_null()) else { return text };
+    let by = by(answer);
+    let Some(hit) = answer.get("hit").filter(|hit| !hit.is_null()) else { return text + &by };
     let port = match plain(&hit["portName"]) {
         name if name.is_empty() => String::new(),
         name => format!(", port {name}"),
@@ -55,7 +56,6 @@ pub(super) fn text(answer: &Value) -> String {
         line("not for", format!("{losers}, which asked for this frontend later"));
     }
     let endpoints = hit["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let by = by(answer);
     if endpoints.is_empty() {
         return text + &by;
     }

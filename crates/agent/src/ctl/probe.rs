@@ -1,7 +1,8 @@
 //! `switchyard explain --probe`: a real packet of this node, and who got it.
 //!
 //! In: what the agent says that happens. Out: whether it does. A TCP connection is opened and closed at once; over UDP one empty datagram is
-//! sent. Who gets it, the kernel's connection tracking tells, also if nobody answers. Every wait is bounded.
+//! sent. Who gets it, the kernel's connection tracking tells, also if nobody answers; where a listener of the proxy was dialled, there is
+//! nothing to track, and nobody needs the right to. Every wait is bounded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchyard_netlink::conntrack::{Conntrack, Filter};
 use switchyard_netlink::{Family, socket};
-use tokio::net::{TcpSocket, UdpSocket};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::client::CtlError;
@@ -22,6 +23,31 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A change between question and packet is no disagreement: it is tried again.
 const TRIES: usize = 3;
+
+/// How long a listener that has nobody to turn to may take to say so.
+const TURNED_AWAY: Duration = Duration::from_millis(500);
+
+/// Who leads packets to endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The kernel translates them.
+    Kernel,
+    /// The kernel leads them to the proxy, which dials endpoints itself.
+    Relay,
+    /// What was dialled is a listener of the proxy.
+    Listener,
+}
+
+impl Way {
+    fn of(agent: &Value, answer: &Value, to: SocketAddr) -> Self {
+        match agent["mode"] == "userspace" {
+            false => Self::Kernel,
+            // Rules lead nobody there who dials a loopback address.
+            true if to.ip().is_loopback() && !answer["hit"].is_null() => Self::Listener,
+            true => Self::Relay,
+        }
+    }
+}
 
 /// What became of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +106,6 @@ pub(super) fn probe(
     from: Option<&str>,
     ask: impl Fn() -> Result<Value, CtlError>,
 ) -> Result<(Value, Probed), CtlError> {
-    let is_relayed = agent["mode"] == "userspace";
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CtlError::Unsent)?;
     let mut last = None;
@@ -95,9 +120,10 @@ pub(super) fn probe(
         // A pod of the host's network was asked for by name; the agent says its address.
         let source = from.and_then(|_| plain(&said["from"]).parse().ok()).unwrap_or_else(|| unspecified(to));
         let protocol = plain(&said["protocol"]);
+        let way = Way::of(agent, said, to);
         let (fate, got) = match protocol.as_str() {
-            "tcp" => runtime.block_on(tcp(source, to))?,
-            "udp" => runtime.block_on(udp(source, to))?,
+            "tcp" => runtime.block_on(tcp(source, to, way))?,
+            "udp" => runtime.block_on(udp(source, to, way))?,
             other => {
                 return Err(CtlError::Unprobed(format!(
                     "{} cannot be probed, only tcp and udp",
@@ -105,7 +131,7 @@ pub(super) fn probe(
                 )));
             }
         };
-        let probed = compare(&answer, is_relayed, fate, got.filter(|got| *got != to));
+        let probed = compare(&answer, way, fate, got.filter(|got| *got != to));
         if probed.agrees != Some(false) {
             return Ok((answer, probed));
         }
@@ -121,15 +147,16 @@ fn unspecified(to: SocketAddr) -> IpAddr {
     }
 }
 
-async fn tcp(source: IpAddr, to: SocketAddr) -> Result<(Fate, Option<SocketAddr>), CtlError> {
+async fn tcp(source: IpAddr, to: SocketAddr, way: Way) -> Result<(Fate, Option<SocketAddr>), CtlError> {
     let socket =
         if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(CtlError::Unsent)?;
     socket.bind(SocketAddr::new(source, 0)).map_err(CtlError::Unsent)?;
     let port = socket.local_addr().map_err(CtlError::Unsent)?.port();
     let outcome = timeout(PATIENCE, socket.connect(to)).await;
     // The flow is looked at while the connection, if there is one, is still open.
-    let got = receiver(6, port, to)?;
+    let got = receiver(6, port, to, way)?;
     let fate = match outcome {
+        Ok(Ok(stream)) if way == Way::Listener && is_turned_away(&stream).await => Fate::Refused,
         Ok(Ok(_)) => Fate::Answered,
         Ok(Err(_)) => Fate::Refused,
         Err(_) => Fate::Silence,
@@ -137,7 +164,13 @@ async fn tcp(source: IpAddr, to: SocketAddr) -> Result<(Fate, Option<SocketAddr>
     Ok((fate, got))
 }
 
-async fn udp(source: IpAddr, to: SocketAddr) -> Result<(Fate, Option<SocketAddr>), CtlError> {
+/// True if the connection was accepted only to be reset.
+async fn is_turned_away(stream: &TcpStream) -> bool {
+    let first = timeout(TURNED_AWAY, stream.peek(&mut [0])).await;
+    matches!(first, Ok(Err(_)))
+}
+
+async fn udp(source: IpAddr, to: SocketAddr, way: Way) -> Result<(Fate, Option<SocketAddr>), CtlError> {
     let socket = UdpSocket::bind(SocketAddr::new(source, 0)).await.map_err(CtlError::Unsent)?;
     let port = socket.local_addr().map_err(CtlError::Unsent)?.port();
     socket.connect(to).await.map_err(CtlError::Unsent)?;
@@ -152,11 +185,14 @@ async fn udp(source: IpAddr, to: SocketAddr) -> Result<(Fate, Option<SocketAddr>
             Err(_) => Fate::Silence,
         },
     };
-    Ok((fate, receiver(17, port, to)?))
+    Ok((fate, receiver(17, port, to, way)?))
 }
 
 /// Who gets packets from this port to that address, by connection tracking.
-fn receiver(protocol: u8, port: u16, to: SocketAddr) -> Result<Option<SocketAddr>, CtlError> {
+fn receiver(protocol: u8, port: u16, to: SocketAddr, way: Way) -> Result<Option<SocketAddr>, CtlError> {
+    if way == Way::Listener {
+        return Ok(None);
+    }
     let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
     let filter =
         Filter { family, protocol: Some(protocol), orig_dst: Some(to.ip()), orig_dst_port: Some(to.port()) };
@@ -172,14 +208,17 @@ fn receiver(protocol: u8, port: u16, to: SocketAddr) -> Result<Option<SocketAddr
     Ok(found)
 }
 
-fn compare(answer: &Value, is_relayed: bool, fate: Fate, got: Option<SocketAddr>) -> Probed {
+fn compare(answer: &Value, way: Way, fate: Fate, got: Option<SocketAddr>) -> Probed {
     let endpoints =
         answer.pointer("/hit/endpoints").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let candidates = endpoints.iter().filter(|one| !one["odds"].is_null()).map(|one| plain(&one["address"]));
     let is_candidate = got.is_some_and(|got| candidates.into_iter().any(|one| one == got.to_string()));
     let agrees = match plain(&answer["verdict"]).as_str() {
         // The process itself dials the endpoint: from outside one sees only that somebody answers.
-        "endpoints" if is_relayed => Some(got.is_some() && fate == Fate::Answered),
+        "endpoints" if way == Way::Relay => Some(got.is_some() && fate == Fate::Answered),
+        // Not everybody answers an empty datagram.
+        "endpoints" if way == Way::Listener && fate == Fate::Silence => None,
+        "endpoints" if way == Way::Listener => Some(fate == Fate::Answered),
         // The kernel forgets a flow at once whose only answer is a reset, and a rule that rejects looks the same.
         "endpoints" if got.is_none() && fate == Fate::Refused => None,
         "endpoints" => Some(is_candidate),
@@ -193,8 +232,9 @@ fn compare(answer: &Value, is_relayed: bool, fate: Fate, got: Option<SocketAddr>
         Fate::Silence => "nobody answered",
     };
     let said = match got {
-        Some(got) if is_relayed => format!("the packet went to the relay at {got}, and {fate_text}"),
+        Some(got) if way == Way::Relay => format!("the packet went to the relay at {got}, and {fate_text}"),
         Some(got) => format!("the packet went to {got}, and {fate_text}"),
+        None if way == Way::Listener => format!("the packet went to the relay, and {fate_text}"),
         None if agrees.is_none() => {
             "it was refused before it could be followed; does an endpoint listen on its port?".to_owned()
         }
@@ -215,24 +255,30 @@ mod tests {
             { "address": "10.1.0.9:80", "odds": null, "excluded": "not ready" },
         ]);
         let answer = |verdict: &str| json!({ "verdict": verdict, "hit": { "endpoints": endpoints } });
-        for (verdict, is_relayed, fate, got, agrees) in [
-            ("endpoints", false, Fate::Answered, one, Some(true)),
-            ("endpoints", false, Fate::Silence, one, Some(true)),
-            ("endpoints", false, Fate::Answered, other, Some(false)),
-            ("endpoints", false, Fate::Silence, None, Some(false)),
-            ("endpoints", false, Fate::Refused, None, None),
-            ("endpoints", true, Fate::Answered, other, Some(true)),
-            ("endpoints", true, Fate::Refused, other, Some(false)),
-            ("reject", false, Fate::Refused, None, Some(true)),
-            ("reject", false, Fate::Refused, one, Some(false)),
-            ("reject", false, Fate::Silence, None, Some(false)),
-            ("drop", false, Fate::Silence, None, Some(true)),
-            ("drop", false, Fate::Refused, None, Some(false)),
-            ("untouched", false, Fate::Answered, None, Some(true)),
-            ("untouched", false, Fate::Answered, one, Some(false)),
+        for (verdict, way, fate, got, agrees) in [
+            ("endpoints", Way::Kernel, Fate::Answered, one, Some(true)),
+            ("endpoints", Way::Kernel, Fate::Silence, one, Some(true)),
+            ("endpoints", Way::Kernel, Fate::Answered, other, Some(false)),
+            ("endpoints", Way::Kernel, Fate::Silence, None, Some(false)),
+            ("endpoints", Way::Kernel, Fate::Refused, None, None),
+            ("endpoints", Way::Relay, Fate::Answered, other, Some(true)),
+            ("endpoints", Way::Relay, Fate::Refused, other, Some(false)),
+            ("reject", Way::Kernel, Fate::Refused, None, Some(true)),
+            ("reject", Way::Kernel, Fate::Refused, one, Some(false)),
+            ("reject", Way::Kernel, Fate::Silence, None, Some(false)),
+            ("drop", Way::Kernel, Fate::Silence, None, Some(true)),
+            ("drop", Way::Kernel, Fate::Refused, None, Some(false)),
+            ("untouched", Way::Kernel, Fate::Answered, None, Some(true)),
+            ("untouched", Way::Kernel, Fate::Answered, one, Some(false)),
+            ("endpoints", Way::Listener, Fate::Answered, None, Some(true)),
+            ("endpoints", Way::Listener, Fate::Refused, None, Some(false)),
+            ("endpoints", Way::Listener, Fate::Silence, None, None),
+            ("reject", Way::Listener, Fate::Refused, None, Some(true)),
+            ("reject", Way::Listener, Fate::Answered, None, Some(false)),
+            ("drop", Way::Listener, Fate::Silence, None, Some(true)),
         ] {
-            let probed = compare(&answer(verdict), is_relayed, fate, got);
-            assert_eq!(probed.agrees, agrees, "{verdict} {fate:?} {got:?}");
+            let probed = compare(&answer(verdict), way, fate, got);
+            assert_eq!(probed.agrees, agrees, "{verdict} {way:?} {fate:?} {got:?}");
             assert_eq!(probed.json()["agrees"], json!(agrees));
         }
     }

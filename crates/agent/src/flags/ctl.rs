@@ -21,12 +21,26 @@ pub enum Output {
     /// For people.
     #[default]
     Table,
-    /// For people with wide screens.
+    /// For programs.
+    Json,
+    /// For both.
+    Yaml,
+}
+
+/// How to print a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ListOutput {
+    /// For people.
+    #[default]
+    Table,
+    /// With more columns, and with texts in full that the table cuts.
     Wide,
     /// For programs.
     Json,
     /// For both.
     Yaml,
+    /// Only names, one per line: NAMESPACE/NAME, of changes their numbers.
+    Name,
 }
 
 /// Whom to ask, and how to print the answer.
@@ -144,14 +158,15 @@ pub struct GetFlags {
     #[arg(value_enum)]
     pub resource: Resource,
 
-    /// Only the Service of this name
-    pub name: Option<String>,
+    /// Only what is of Services with these names: NAME or NAMESPACE/NAME. Exit code 1 if one of them is not served here
+    #[arg(value_name = "NAME", conflicts_with = "selector")]
+    pub names: Vec<String>,
 
-    /// Only Services of this namespace
+    /// Only what is of this namespace
     #[arg(long, short, value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Services of all namespaces, as without --namespace
+    /// All namespaces, as without --namespace
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub all_namespaces: bool,
 
@@ -159,7 +174,15 @@ pub struct GetFlags {
     #[arg(long, short = 'l', value_name = "LABELS")]
     pub selector: Option<String>,
 
-    /// Whom to ask, and how to print.
-    #[command(flatten)]
-    pub asking: Asking,
+    /// Leave the line with the names of the columns out
+    #[arg(long)]
+    pub no_headers: bool,
+
+    /// The admin socket of the agent
+    #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET)]
+    pub admin_socket: PathBuf,
+
+    /// How to print
+    #[arg(long, short, value_enum, default_value = "table")]
+    pub output: ListOutput,
 }

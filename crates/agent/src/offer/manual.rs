@@ -1,6 +1,6 @@
 //! The manual page, in the language of man(7).
 
-use super::{Flag, Offer};
+use super::{Choice, Flag, Offer, Positional, names};
 
 /// Text as it should be read: no letter of it is a command.
 fn plain(text: &str) -> String {
@@ -12,6 +12,25 @@ fn plain(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Help texts are half sentences; here they stand beside whole ones.
+fn sentence(text: &str) -> String {
+    let is_ended = text.is_empty() || text.ends_with(['.', '?', '!']);
+    plain(text) + if is_ended { "" } else { "." }
+}
+
+/// What may stand there: in a line, or a list if there is something to say about each.
+fn choices(choices: &[Choice]) -> String {
+    if choices.iter().any(|choice| !choice.help.is_empty()) {
+        let items =
+            choices.iter().map(|c| format!(".TP\n\\fB{}\\fR\n{}\n", plain(&c.name), sentence(&c.help)));
+        return format!("\n.RS\n{}.RE\n", items.collect::<String>());
+    }
+    match names(choices).collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "\n".to_owned(),
+        list => format!(" One of: {}.\n", plain(&list)),
+    }
+}
+
 fn flag(flag: &Flag) -> String {
     let short = flag.short.map(|short| format!(r"\fB\-{short}\fR, ")).unwrap_or_default();
     let value = match &flag.value {
@@ -19,11 +38,55 @@ fn flag(flag: &Flag) -> String {
         None if flag.is_switch && flag.heading.is_some() => r"[=\fItrue\fR|\fIfalse\fR]".to_owned(),
         None => String::new(),
     };
-    let choices = match flag.choices.as_slice() {
-        [] => String::new(),
-        choices => format!(" One of: {}.", plain(&choices.join(", "))),
-    };
-    format!(".TP\n{short}\\fB\\-\\-{}\\fR{value}\n{}{choices}\n", plain(&flag.long), plain(&flag.help))
+    let (long, help) = (plain(&flag.long), sentence(&flag.help));
+    format!(".TP\n{short}\\fB\\-\\-{long}\\fR{value}\n{help}{}", choices(&flag.choices))
+}
+
+fn positional(positional: &Positional) -> String {
+    let (name, help) = (plain(&positional.name), sentence(&positional.help));
+    format!(".TP\n\\fI{name}\\fR\n{help}{}", choices(&positional.choices))
+}
+
+/// What the exit code says, for each command: of 0, of 1, and of 2 where 1 is an answer.
+const EXITS: [(&str, &[&str]); 9] = [
+    (
+        "switchyard",
+        &[
+            "it was asked to end by SIGTERM, or did what a flag such as \\-\\-cleanup asks for",
+            "it could not",
+        ],
+    ),
+    ("switchyard demo", &["every packet went where it should", "one did not, or it could not be shown"]),
+    ("switchyard explain", &["the answer is printed", "there is none"]),
+    (
+        "switchyard explain \\-\\-probe",
+        &["the packet went where it should", "it went elsewhere", "it cannot be said"],
+    ),
+    (
+        "switchyard get",
+        &[
+            "the list is printed, also if it is empty",
+            "a Service that was asked for by name is not there, or there is no answer",
+        ],
+    ),
+    ("switchyard diff", &["nothing differs", "something differs", "it cannot be said"]),
+    ("switchyard check", &["the mode can work here", "it cannot", "it cannot be said"]),
+    (
+        "switchyard cleanup",
+        &["everything is removed, or listed", "something is left, or could not be looked at"],
+    ),
+    ("switchyard completion, switchyard man", &["it is printed", "it cannot be printed"]),
+];
+
+fn exit_status() -> String {
+    let mut text = ".SH EXIT STATUS\n".to_owned();
+    for (command, codes) in EXITS {
+        text.push_str(&format!(".TP\n.B {command}\n"));
+        let codes: Vec<String> =
+            codes.iter().enumerate().map(|(code, what)| format!("\\fB{code}\\fR: {what}")).collect();
+        text.push_str(&format!("{}.\n", codes.join("; ")));
+    }
+    text
 }
 
 pub(super) fn page(program: &Offer, subcommands: &[Offer]) -> String {
@@ -36,7 +99,7 @@ pub(super) fn page(program: &Offer, subcommands: &[Offer]) -> String {
     for offer in subcommands {
         text.push_str(&format!(".br\n.B switchyard {}\n{}\n", offer.name, plain(&offer.usage)));
     }
-    text.push_str(&format!(".SH DESCRIPTION\n{}\n", plain(&program.about)));
+    text.push_str(&format!(".SH DESCRIPTION\n{}\n", sentence(&program.about)));
     text.push_str(
         "It watches Services, EndpointSlices and its own Node, and programs the kernel so that packets for a Service go to its \
          endpoints. Rules stay when it ends; \\fB\\-\\-cleanup\\fR removes them.\n.SH FLAGS\n",
@@ -51,18 +114,15 @@ pub(super) fn page(program: &Offer, subcommands: &[Offer]) -> String {
     }
     text.push_str(".SH SUBCOMMANDS\n");
     for offer in subcommands {
-        text.push_str(&format!(
-            ".SS switchyard {} {}\n{}\n",
-            offer.name,
-            plain(&offer.usage),
-            plain(&offer.about)
-        ));
+        let usage = plain(&offer.usage);
+        text.push_str(&format!(".SS switchyard {} {usage}\n{}\n", offer.name, sentence(&offer.about)));
+        text.extend(offer.positionals.iter().map(positional));
         text.extend(offer.flags.iter().map(flag));
     }
     text.push_str(
-        ".SH FILES\n.TP\n.I /run/switchyard/admin.sock\nWhere subcommands ask the agent of this node.\n\
-         .SH EXIT STATUS\n0 if what was asked for was done, 1 otherwise. A proxy ends with 0 when it is asked to by SIGTERM.\n\
-         .SH SEE ALSO\n.BR nft (8),\n.BR iptables (8),\n.BR ipvsadm (8)\n",
+        ".SH FILES\n.TP\n.I /run/switchyard/admin.sock\nWhere subcommands ask the agent of this node.\n",
     );
+    text.push_str(&exit_status());
+    text.push_str(".SH SEE ALSO\n.BR nft (8),\n.BR iptables (8),\n.BR ipvsadm (8)\n");
     text
 }

@@ -2,11 +2,16 @@
 //!
 //! Everything from the table stands in single quotes, with the one escape that each shell needs there.
 
-use super::{Flag, Offer};
+use super::{Choice, Flag, Offer, names};
 
 /// Text in single quotes, for bash and zsh.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Values with spaces between.
+fn listed(choices: &[Choice]) -> String {
+    names(choices).collect::<Vec<_>>().join(" ")
 }
 
 fn spellings(flag: &Flag) -> Vec<String> {
@@ -35,13 +40,13 @@ pub(super) fn bash(program: &Offer, subcommands: &[Offer]) -> String {
             text.push_str(&format!(
                 "    {}) COMPREPLY=($(compgen -W {} -- \"$current\")); return ;;\n",
                 cases.join("|"),
-                quoted(&flag.choices.join(" "))
+                quoted(&listed(&flag.choices))
             ));
         }
     }
     text.push_str("  esac\n  case \"$command\" in\n");
     let of = |offer: &Offer| -> Vec<String> {
-        offer.flags.iter().flat_map(spellings).chain(offer.words.iter().cloned()).collect()
+        offer.flags.iter().flat_map(spellings).chain(offer.words().map(str::to_owned)).collect()
     };
     let own: Vec<String> =
         of(program).into_iter().chain(names.iter().map(|name| (*name).to_owned())).collect();
@@ -61,7 +66,7 @@ fn zsh_flag(flag: &Flag) -> String {
     let help = flag.help.replace('\\', r"\\").replace('[', r"\[").replace(']', r"\]");
     let action = match flag.choices.as_slice() {
         [] => "_files".to_owned(),
-        choices => format!("({})", choices.join(" ")),
+        choices => format!("({})", listed(choices)),
     };
     let value = flag.value.as_ref().map(|value| format!(":{}:{action}", value.replace(':', r"\:")));
     let sign = if flag.value.is_some() { "=" } else { "" };
@@ -85,7 +90,7 @@ pub(super) fn zsh(program: &Offer, subcommands: &[Offer]) -> String {
     text.push_str(" )\n  case \"${words[2]}\" in\n");
     for offer in subcommands {
         let flags: Vec<String> = offer.flags.iter().map(zsh_flag).collect();
-        let words = quoted(&format!("*:word:({})", offer.words.join(" ")));
+        let words = quoted(&format!("*:word:({})", offer.words().collect::<Vec<_>>().join(" ")));
         text.push_str(&format!(
             "    {}) shift words; (( CURRENT-- )); _arguments {} {words} ;;\n",
             offer.name,
@@ -109,7 +114,7 @@ pub(super) fn fish(program: &Offer, subcommands: &[Offer]) -> String {
         let value = match (&flag.value, flag.choices.as_slice()) {
             (None, _) => String::new(),
             (Some(_), []) => " -r".to_owned(),
-            (Some(_), choices) => format!(" -x -a {}", quoted(&choices.join(" "))),
+            (Some(_), choices) => format!(" -x -a {}", quoted(&listed(choices))),
         };
         let help = quoted(&flag.help);
         format!("complete -c switchyard -n {condition} -l {}{short}{value} -d {help}\n", flag.long)
@@ -123,7 +128,7 @@ pub(super) fn fish(program: &Offer, subcommands: &[Offer]) -> String {
         ));
         let condition = quoted(&format!("__fish_seen_subcommand_from {}", offer.name));
         text.extend(offer.flags.iter().map(|own| flag(&condition, own)));
-        for word in &offer.words {
+        for word in offer.words() {
             text.push_str(&format!("complete -c switchyard -n {condition} -f -a {}\n", quoted(word)));
         }
     }

@@ -37,7 +37,8 @@ fn bash_offers_flags_subcommands_and_values() {
     assert_eq!(offered("switchyard --proxy-m"), ["--proxy-mode"]);
     assert_eq!(offered("switchyard exp"), ["explain"]);
     assert_eq!(offered("switchyard get serv"), ["services"]);
-    assert_eq!(offered("switchyard get services -o "), ["table", "wide", "json", "yaml"]);
+    assert_eq!(offered("switchyard get services -o "), ["table", "wide", "json", "yaml", "name"]);
+    assert_eq!(offered("switchyard explain -o "), ["table", "json", "yaml"], "nothing is wider there");
     assert!(offered("switchyard explain --proxy-m").is_empty());
     assert!(offered("switchyard --kubeconfig ").is_empty(), "bash completes files then");
 }
@@ -60,6 +61,44 @@ fn every_flag_that_help_shows_is_everywhere() {
         assert!(!flag.help.is_empty(), "{long}");
     }
     assert!(!manual.contains("stray"));
+}
+
+/// The manual page as it is read, without line breaks; nothing if this machine cannot show it.
+fn shown_manual() -> Option<String> {
+    let (is_fine, shown) = check("groff", &["-man", "-Tascii", "-P-cbou", "-rLL=400n"], &manual())?;
+    assert!(is_fine, "{shown}");
+    Some(shown.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn the_manual_tells_what_stands_without_a_dash_and_every_exit_code() {
+    let page = manual();
+    for part in [
+        ".SS switchyard get RESOURCE [NAME]... [FLAGS]\n",
+        "\n.TP\n\\fIRESOURCE\\fR\nWhat to list.\n.RS\n.TP\n\\fBservices\\fR\nService ports.\n",
+        "\n.TP\n\\fINAME\\fR\nOnly what is of Services with these names",
+        "\n.TP\n\\fISHELL\\fR\nFor which shell.\n.RS\n.TP\n\\fBbash\\fR\n",
+        "\n.TP\n.B switchyard diff\n\\fB0\\fR: nothing differs; \\fB1\\fR: something differs; \\fB2\\fR: it cannot be said.\n",
+    ] {
+        assert!(page.contains(part), "{part}\nis not in\n{page}");
+    }
+    let (program, subcommands) = all();
+    let exits = page.split_once(".SH EXIT STATUS\n").unwrap().1;
+    for offer in &subcommands {
+        assert!(exits.contains(&format!("switchyard {}", offer.name)), "{}", offer.name);
+        for choice in offer.positionals.iter().flat_map(|one| &one.choices) {
+            assert!(page.contains(&format!(r"\fB{}\fR", choice.name)), "{choice:?}");
+        }
+    }
+    // Every explanation is a sentence: those of flags and of positionals stand two lines below what they explain.
+    let lines: Vec<&str> = page.lines().collect();
+    let told = lines.windows(3).filter(|three| three[0] == ".TP").map(|three| three[2]);
+    let (told, flags) = (told.collect::<Vec<_>>(), program.flags.len());
+    assert!(told.len() > flags && told.iter().all(|text| text.ends_with(['.', '?', '!'])), "{told:#?}");
+    if let Some(shown) = shown_manual() {
+        let get = "switchyard get 0: the list is printed, also if it is empty; 1: a Service that was asked for by name";
+        assert!(shown.contains(get), "{shown}");
+    }
 }
 
 #[test]

@@ -12,11 +12,12 @@ use switchyard_model::{Family, ServiceName, ServicePortName};
 use switchyard_netlink::conntrack::Conntrack;
 use switchyard_netlink::route::Routes;
 use switchyard_plan::book::{Book, PortChanges, Replaced};
-use switchyard_plan::explain::{Hit, Manners};
+use switchyard_plan::explain::{Explanation, Manners};
 use switchyard_plan::health::health_checks;
 use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
 use switchyard_plan::stale;
+use switchyard_plan::trace::Packet;
 use switchyard_serve::Moment;
 use switchyard_serve::health::ProxyHealth;
 use switchyard_serve::metrics::{Metrics, Scope, SyncKind, Table};
@@ -97,9 +98,9 @@ impl FamilySync {
         self.mode.stand_ins(port)
     }
 
-    /// What in the kernel carries the packets that hit a frontend at this address.
-    pub fn means(&self, hit: &Hit<'_>, address: IpAddr) -> Vec<String> {
-        self.mode.means(hit, address)
+    /// What in the kernel carries a packet that was explained, or refuses it.
+    pub fn means(&self, explanation: &Explanation<'_>, packet: &Packet) -> Vec<String> {
+        self.mode.means(explanation, packet)
     }
 
     /// Service ports with more endpoints than the mode can serve, and how many get no traffic for it.

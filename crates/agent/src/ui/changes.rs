@@ -18,6 +18,7 @@ fn change(entry: &Entry) -> Change {
         kind: if entry.kind == Kind::Full { ChangeKind::Full } else { ChangeKind::Partial },
         services: entry.subjects.services.clone(),
         service_count: entry.subjects.total,
+        seen: entry.seen,
         committed: entry.committed,
         latency: entry.latency,
         took: entry.took,

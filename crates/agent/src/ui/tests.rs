@@ -2,165 +2,12 @@
 
 mod crowd;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Instant;
-
-use switchyard_apply::Mode;
-use switchyard_apply::diff::Difference;
-use switchyard_apply::report::{Failure, Progress, Report};
-use switchyard_model::{
-    Complaint, Endpoint as Member, Family, ObjectName, Protocol, ServiceName, ServicePort, ServicePortName,
-    TrafficPolicy,
-};
-use switchyard_plan::book::{Book, PortChanges};
-
-use switchyard_plan::iptables::RuleCounts;
-use switchyard_plan::settings::{
-    LocalDetector, LoopbackNodePorts, MasqueradeClusterIp, NodePortAddresses, Settings,
-};
-use switchyard_serve::service_health::ServiceHealth;
-use switchyard_serve::ui::{EndpointState, FrontendKind, SetAsideKind};
-use switchyard_source::events::Recorder;
+use switchyard_model::{Family, ObjectName, ServicePort, TrafficPolicy};
+use switchyard_serve::ui::{EndpointState, FrontendKind, PortSheet, SetAsideKind};
 
 use super::*;
 use crate::board::Board;
-use crate::ledger::Ledger;
-use crate::notices::Notices;
-
-/// A book that nobody writes to the kernel.
-struct Shelf {
-    book: Book,
-    left_out: BTreeMap<ServicePortName, usize>,
-}
-
-impl Mode for Shelf {
-    fn book(&self) -> &Book {
-        &self.book
-    }
-
-    fn counts(&self) -> RuleCounts {
-        RuleCounts::default()
-    }
-
-    fn left_out(&self) -> &BTreeMap<ServicePortName, usize> {
-        &self.left_out
-    }
-
-    fn settle(&mut self, _: Settings) {}
-
-    fn distrust(&mut self) {}
-
-    fn needs_full_sync(&self, _: Instant) -> bool {
-        false
-    }
-
-    fn sync(&mut self, _: Instant, _: PortChanges, _: &mut dyn FnMut(Progress)) -> Report {
-        unreachable!("nobody syncs a shelf")
-    }
-
-    fn difference(&self) -> Result<Difference, Failure> {
-        unreachable!("there is no kernel")
-    }
-}
-
-/// What a loop would know.
-struct World {
-    _runtime: tokio::runtime::Runtime,
-    families: Vec<FamilySync>,
-    complaints: BTreeMap<ObjectName, Vec<Complaint>>,
-    ledger: Ledger,
-}
-
-impl World {
-    fn new(ports: &[ServicePort], refused: &[&str]) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let family = |family: Family| {
-            let mut book = Book::new(settings(family));
-            let mine = ports.iter().filter(|port| port.family == family);
-            book.update(mine.map(|port| (port.name.clone(), Some(Arc::new(port.clone())))).collect());
-            let names: Vec<_> = book.ports().keys().cloned().collect();
-            for name in names.iter().filter(|name| refused.contains(&&*name.service.name)) {
-                book.quarantine(name, None, "no room".to_owned());
-            }
-            let health = Arc::new(ProxyHealth::new(Duration::from_secs(30)));
-            let ports = ServiceHealth::new(family, runtime.handle().clone(), health, "here", Vec::new());
-            let mode = Box::new(Shelf { book, left_out: BTreeMap::new() });
-            FamilySync::new(family, mode, ports, Notices::new(Recorder::silent(), "here"))
-        };
-        let families = Family::ALL.map(family).into();
-        Self { _runtime: runtime, families, complaints: BTreeMap::new(), ledger: Ledger::default() }
-    }
-
-    fn view(&self) -> View<'_> {
-        View {
-            families: &self.families,
-            ledger: &self.ledger,
-            complaints: &self.complaints,
-            is_started: true,
-        }
-    }
-
-    fn found(&self, text: &str) -> Vec<String> {
-        let page = lists::page(&self.view(), Search { text: text.to_owned(), page: 0 });
-        assert_eq!(page.found, page.services.len());
-        page.services.iter().map(|service| service.name.to_string()).collect()
-    }
-}
-
-fn settings(family: Family) -> Settings {
-    Settings {
-        family,
-        node_name: "here".into(),
-        zone: None,
-        node_ip: if family == Family::V4 { "192.0.2.1" } else { "2001:db8::1" }.parse().unwrap(),
-        detector: LocalDetector::None,
-        masquerade: MasqueradeClusterIp::FromOutside,
-        node_ports: NodePortAddresses::All,
-        loopback_node_ports: LoopbackNodePorts::Refused,
-    }
-}
-
-fn port(service: &str, cluster_ip: &str, endpoints: &[&str]) -> ServicePort {
-    let (namespace, rest) = service.split_once('/').unwrap();
-    let (name, port) = rest.split_once(':').unwrap_or((rest, ""));
-    let cluster_ip = cluster_ip.parse().unwrap();
-    ServicePort {
-        name: ServicePortName {
-            service: ServiceName::new(namespace, name),
-            port: port.into(),
-            protocol: Protocol::Tcp,
-        },
-        family: Family::of(cluster_ip),
-        created: 0,
-        cluster_ip,
-        port: 80,
-        node_port: None,
-        external_ips: Vec::new(),
-        load_balancer_ips: Vec::new(),
-        source_ranges: Vec::new(),
-        affinity: None,
-        internal_policy: TrafficPolicy::Cluster,
-        external_policy: TrafficPolicy::Cluster,
-        health_check_node_port: None,
-        endpoints: endpoints.iter().map(|text| member(text)).collect(),
-    }
-}
-
-/// An address, and after a space what is wrong with it.
-fn member(text: &str) -> Member {
-    let (address, state) = text.split_once(' ').unwrap_or((text, ""));
-    let mut member = Member {
-        address: address.parse().unwrap(),
-        conditions: Default::default(),
-        node: Some(if state == "elsewhere" { "there" } else { "here" }.into()),
-        hints: None,
-    };
-    member.conditions.ready = matches!(state, "" | "elsewhere");
-    member.conditions.serving = state != "ended";
-    member.conditions.terminating = matches!(state, "ending" | "ended");
-    member
-}
+use crate::shelf::{Troubles, World, identity, no_source, port};
 
 fn shop() -> World {
     let mut web =
@@ -168,7 +15,7 @@ fn shop() -> World {
     (web.node_port, web.external_policy) = (Some(30080), TrafficPolicy::Local);
     let mut thief = port("shop/thief", "10.96.0.4", &["10.1.0.9:80 ending"]);
     thief.external_ips = vec!["10.96.0.1".parse().unwrap(), "203.0.113.1".parse().unwrap()];
-    World::new(
+    World::troubled(
         &[
             web,
             ServicePort { port: 443, ..port("shop/web:https", "10.96.0.1", &[]) },
@@ -178,21 +25,28 @@ fn shop() -> World {
             port("blog/Web", "10.96.0.3", &["10.1.0.7:80 ended"]),
             port("blog/refused", "10.96.0.5", &["10.1.0.8:80"]),
         ],
-        &["refused"],
+        Troubles { refused: &["refused"], ..Troubles::default() },
     )
+}
+
+/// Services that a search finds.
+fn found(world: &World, text: &str) -> Vec<String> {
+    let page = lists::page(&world.view(), Search { text: text.to_owned(), page: 0 });
+    assert_eq!(page.found, page.services.len());
+    page.services.iter().map(|service| service.name.to_string()).collect()
 }
 
 #[test]
 fn services_are_found_by_parts_of_names_and_by_addresses() {
     let world = shop();
-    assert_eq!(world.found(""), ["blog/Web", "blog/refused", "shop/cart", "shop/thief", "shop/web"]);
-    assert_eq!(world.found("WEB"), ["blog/Web", "shop/web"]);
-    assert_eq!(world.found("shop/"), ["shop/cart", "shop/thief", "shop/web"]);
-    assert_eq!(world.found("10.96.0.2"), ["shop/cart"]);
-    assert_eq!(world.found("10.1.0.1"), ["shop/cart", "shop/web"], "by endpoints");
-    assert_eq!(world.found("203.0.113.1"), ["shop/thief"], "by external IPs");
-    assert_eq!(world.found("[fd00::1]"), ["shop/web"]);
-    assert_eq!(world.found("10.96.0.77"), [""; 0]);
+    assert_eq!(found(&world, ""), ["blog/Web", "blog/refused", "shop/cart", "shop/thief", "shop/web"]);
+    assert_eq!(found(&world, "WEB"), ["blog/Web", "shop/web"]);
+    assert_eq!(found(&world, "shop/"), ["shop/cart", "shop/thief", "shop/web"]);
+    assert_eq!(found(&world, "10.96.0.2"), ["shop/cart"]);
+    assert_eq!(found(&world, "10.1.0.1"), ["shop/cart", "shop/web"], "by endpoints");
+    assert_eq!(found(&world, "203.0.113.1"), ["shop/thief"], "by external IPs");
+    assert_eq!(found(&world, "[fd00::1]"), ["shop/web"]);
+    assert_eq!(found(&world, "10.96.0.77"), [""; 0]);
 }
 
 #[test]
@@ -239,9 +93,7 @@ fn a_sheet_tells_endpoints_and_what_they_are_used_for() {
 #[test]
 fn everything_that_was_set_aside_is_listed_and_counted() {
     let mut world = shop();
-    let object = ObjectName::new("Service", "shop", "bad");
-    let complaint = Complaint { object: object.clone(), problem: "port 0".into() };
-    world.complaints.insert(object, vec![complaint; 300]);
+    world.complain(&ObjectName::new("Service", "shop", "bad"), &["port 0"; 300]);
     let page = set_aside::page(&world.view());
     assert_eq!((page.items.len(), page.total), (200, 302));
     world.complaints.clear();
@@ -256,7 +108,7 @@ fn everything_that_was_set_aside_is_listed_and_counted() {
 fn every_service_is_on_one_page_and_routes_are_worked_out_for_the_page_alone() {
     let name = |n: usize| format!("team-{}/svc-{n:05}", n % 10);
     let ports = (0..5_020).map(|n| port(&name(n), &format!("10.{}.{}.1", 100 + n / 250, n % 250), &[]));
-    let world = World::new(&ports.collect::<Vec<_>>(), &[]);
+    let world = World::new(&ports.collect::<Vec<_>>());
     let page = |number: usize| lists::page(&world.view(), Search { text: String::new(), page: number });
     let all: Vec<String> =
         (0..101).flat_map(|n| page(n).services).map(|service| service.name.to_string()).collect();
@@ -269,23 +121,11 @@ fn every_service_is_on_one_page_and_routes_are_worked_out_for_the_page_alone() {
     }
 }
 
-/// Where nothing can be looked up.
-fn no_source() -> admin::Source {
-    let nowhere = switchyard_source::manifests::Config {
-        path: "/nonexistent".into(),
-        node_name: "here".to_owned(),
-        service_ranges: Vec::new(),
-        max_file_bytes: 0,
-    };
-    admin::Source::new(switchyard_source::lookup::Origin::Manifests(nowhere))
-}
-
 #[test]
 fn few_questions_wait_at_a_time_whoever_asks() {
     let board = Board::new();
-    let identity = admin::Identity { node: "here".to_owned(), mode: crate::flags::Mode::Nftables };
     let patience = Duration::from_millis(50);
-    let looking = Looking { patience, ..Looking::new(Admin::new(board.clone(), identity, no_source())) };
+    let looking = Looking { patience, ..Looking::new(Admin::new(board.clone(), identity(), no_source())) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // Clients that hang up at once: their questions still wait, and keep others from waiting.

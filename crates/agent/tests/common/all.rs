@@ -12,6 +12,7 @@
 #[macro_use]
 pub(crate) mod variant;
 pub(crate) mod api_server;
+pub(crate) mod explained;
 pub(crate) mod looking;
 pub(crate) mod objects;
 pub(crate) mod proxy;

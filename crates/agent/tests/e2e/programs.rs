@@ -1,4 +1,4 @@
-//! The Go programs that `scripts/build-e2e` makes out of `e2e/`, and which iptables they find.
+//! The Go programs that `scripts/build-e2e` makes out of `e2e/`, which iptables they find, and Prometheus' `promtool`.
 //!
 //! Out: a path, or a loud skip; `E2E=require` in the environment turns that into a failure.
 
@@ -25,7 +25,17 @@ pub(crate) fn find_or_skip(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    let reason = format!("{} is not there; scripts/build-e2e builds it and needs Go", path.display());
+    skip(&format!("{} is not there; scripts/build-e2e builds it and needs Go", path.display()))
+}
+
+/// Where `promtool` is; prints why there is none.
+pub(crate) fn promtool_or_skip() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("promtool")).find(|path| path.is_file());
+    found.or_else(|| skip("promtool is not there; it is in Debian's package prometheus"))
+}
+
+fn skip(reason: &str) -> Option<PathBuf> {
     assert!(std::env::var("E2E").as_deref() != Ok("require"), "E2E=require, but {reason}");
     say(&format!("SKIPPED: {reason}"));
     None

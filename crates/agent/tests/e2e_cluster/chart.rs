@@ -176,8 +176,17 @@ fn monitoring_is_rendered_when_it_is_asked_for() {
             rendered.iter().filter(|o| o["apiVersion"] == "monitoring.coreos.com/v1").collect();
         assert!(found.iter().map(|object| &object["kind"]).eq(kinds), "{found:?}");
     }
-    let rendered = render(&program, &[], &json!({ "monitoring": { "alerts": true } })).unwrap();
-    let rule = rendered.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
+    let values = json!({ "monitoring": { "alerts": true, "podMonitor": true } });
+    let rendered = render(&program, &["--name=proxy", "--namespace=net"], &values).unwrap();
+    let the = |kind: &str| rendered.iter().find(|object| object["kind"] == kind).unwrap();
+    // Alerts ask for this job, whatever the release is called.
+    let label = the("PodMonitor")["spec"]["jobLabel"].as_str().unwrap();
+    assert_eq!(the("DaemonSet")["spec"]["template"]["metadata"]["labels"][label], "switchyard");
+    let endpoint = &the("PodMonitor")["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["relabelings"][0]["targetLabel"], "instance");
+    let ports = &the("DaemonSet")["spec"]["template"]["spec"]["containers"][0]["ports"];
+    assert_eq!(endpoint["port"], ports[0]["name"]);
+    let rule = the("PrometheusRule");
     let alerts = fs::read_to_string(deploy().join("helm/switchyard/alerts.yaml")).unwrap();
     assert_eq!(rule["spec"], serde_saphyr::from_str::<Value>(&alerts).unwrap());
 }

@@ -5,13 +5,17 @@ use std::process::Output;
 use serde_json::{Value, json};
 use switchyard_model::Family;
 
-use crate::common::looking::ip;
+use crate::common::looking::{eventually, ip};
 use crate::common::variant::Variant;
 use crate::common::world::World;
+use crate::e2e::bulk::{Request, send_all};
 use crate::on_cluster::{OnCluster, WEB};
 
 /// More slices than a page of the list has.
 const SLICES: u32 = 300;
+
+/// More Services than a page of the agent's list has, and than two of the API server's.
+const CROWD: usize = 600;
 
 fn ask(world: &World, arguments: &[&str]) -> Output {
     let socket = world.path("admin.sock");
@@ -108,6 +112,17 @@ fn the_api_server_is_asked_for_pods_and_labels_only_when_somebody_wants_to_know(
     label("db", json!({ "app": "web" }));
     assert_eq!(selected(world, "app=web"), ["db", "web"], "labels are as of now");
     refused(world, &["get", "services", "-l", "app=web&watch=1"], "the selector is wrong at character 5");
+
+    let crowd = |n: usize| {
+        let metadata = json!({ "name": format!("crowd-{n}"), "labels": { "crowd": "yes" } });
+        let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": { "ports": [{ "port": 80 }] } });
+        Request::create("/api/v1/namespaces/default/services", service)
+    };
+    send_all(&cluster.control_plane.path("api.sock"), CROWD, crowd).unwrap();
+    eventually("all are served", || selected(world, "crowd=yes").len() == CROWD);
+    let before = requests();
+    assert_eq!(selected(world, "crowd").len(), CROWD);
+    assert_eq!(requests(), before + 3.0, "labels are looked up once for the whole list");
 
     cluster.control_plane.kill();
     refused(world, &["explain", "--from", &last, "--to", "web"], "; or give the pod's IP address");

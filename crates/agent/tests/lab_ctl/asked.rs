@@ -6,7 +6,7 @@ use serde_json::Value;
 use switchyard_model::Family;
 
 use super::{answering, ask, json, text};
-use crate::common::looking::ip;
+use crate::common::looking::{http, ip};
 use crate::common::variant::Variant;
 use crate::common::world::{POD_PORT, World};
 
@@ -51,6 +51,66 @@ every_mode!(a_packet_goes_where_it_is_said_to_go);
 #[test]
 fn a_packet_goes_where_it_is_said_to_go_in_userspace_mode() {
     a_packet_goes_where_it_is_said_to_go(Variant::Userspace);
+}
+
+/// A port of a cluster IP that no Service has, and an address of a ServiceCIDR that no Service has: what refuses them is named, and there.
+fn what_refuses_a_stray_is_named_and_found(variant: Variant) {
+    let cidrs = "service-cidrs 10.96.0.0/16,fd00:10:96::/112\n";
+    let Some(world) = answering(variant, &format!("{cidrs}{OBJECTS}")) else { return };
+    let chain =
+        world.n1().exec_ok("nft", &["list", "chain", "ip", "switchyard", "cluster-ips-check"]).unwrap();
+    for (to, verdict, named) in [("10.96.0.1:81", "reject", 2), ("10.96.0.199:80", "drop", 1)] {
+        let answer = json(&ask(&world, &["explain", "--to", to, "--probe", "-o", "json"]));
+        assert_eq!(
+            (&answer["verdict"], &answer["probe"]["agrees"]),
+            (&verdict.into(), &true.into()),
+            "{answer}"
+        );
+        let by: Vec<&str> =
+            answer["by"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        assert_eq!(by.len(), named, "{answer}");
+        for line in &by {
+            if let Some(rule) = line.strip_prefix("rule ") {
+                let rule = rule.strip_suffix(" of chain cluster-ips-check").unwrap();
+                assert!(chain.lines().any(|listed| listed.trim() == rule), "{rule} is not in {chain}");
+            } else {
+                let element = line.strip_prefix("element cluster-ips ").unwrap();
+                let found = ["get", "element", "ip", "switchyard", "cluster-ips", element];
+                world.n1().exec_ok("nft", &found).unwrap();
+            }
+        }
+        let said = ask(&world, &["explain", "--to", to]);
+        let printed: Vec<&str> =
+            text(&said.stdout).lines().filter_map(|line| line.strip_prefix("by  ")).collect();
+        assert_eq!(printed, by);
+    }
+}
+
+#[test]
+fn what_refuses_a_stray_is_named_and_found_in_nftables_mode() {
+    what_refuses_a_stray_is_named_and_found(Variant::Nftables);
+}
+
+#[test]
+fn what_refuses_a_stray_is_named_and_found_in_userspace_mode() {
+    what_refuses_a_stray_is_named_and_found(Variant::Userspace);
+}
+
+/// The form's first choice of a protocol is the one that the Service has.
+#[test]
+fn the_dashboard_explains_a_udp_service_by_its_name() {
+    let Some(world) = World::new_or_skip(Variant::Nftables) else { return };
+    world.write(OBJECTS);
+    world.start(&["--enable-ui"]);
+    world.settle();
+    let page = |query: &str| http(world.n1(), "127.0.0.1:10249", &format!("/ui/explain?{query}")).unwrap();
+    let (status, shown) = page("from=&to=default%2Fdns&protocol=");
+    assert_eq!(status, 200, "{shown}");
+    assert!(
+        shown.contains("to 10.96.0.2:53/udp") && shown.contains("<code>element frontends { 10.96.0.2"),
+        "{shown}"
+    );
+    assert_eq!(page("to=default%2Fdns&protocol=tcp").0, 404);
 }
 
 /// Somebody leads packets elsewhere, in front of the proxy.
@@ -113,8 +173,69 @@ fn what_is_wrong_is_said_in_one_line() {
     }
     let found = json(&ask(&world, &["get", "services", "-n", "default", "web", "-o", "json"]));
     assert_eq!(found["items"].as_array().map(Vec::len), Some(2), "{found}");
-    let none = ask(&world, &["get", "services", "missing"]);
-    assert!(text(&none.stdout).starts_with("No resources found."), "{none:?}");
+}
+
+/// As kubectl: what was asked for by name and is not there is an error, an empty list is none.
+#[test]
+fn what_is_not_there_is_told_on_standard_error() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    let said = |arguments: &[&str]| {
+        let output = ask(&world, arguments);
+        let [found, error] = [&output.stdout, &output.stderr].map(|bytes| text(bytes).to_owned());
+        (output.status.code(), found, error)
+    };
+    let missing = "Error: no Service missing is served here; `switchyard get services` lists all, \
+                   `switchyard get quarantine` what was set aside\n";
+    for resource in ["services", "endpoints", "routes"] {
+        for output in ["table", "wide", "json", "yaml", "name"] {
+            let told = said(&["get", resource, "missing", "-o", output]);
+            assert_eq!(told, (Some(1), String::new(), missing.to_owned()), "{resource} {output}");
+        }
+    }
+    let (code, found, error) = said(&["get", "services", "web", "missing", "dns", "-o", "name"]);
+    assert_eq!((code, found.as_str(), error.as_str()), (Some(1), "default/web\ndefault/dns\n", missing));
+    let (code, found, error) = said(&["get", "services", "-n", "nobody"]);
+    let note = "No resources found in namespace nobody; `switchyard get services` lists all\n";
+    assert_eq!((code, found.as_str(), error.as_str()), (Some(0), "", note));
+    let (code, found, error) = said(&["get", "services", "-n", "nobody", "-o", "json"]);
+    let list: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!((code, &list["items"], error.as_str()), (Some(0), &serde_json::json!([]), ""));
+    let (code, found, _) = said(&["get", "endpoints", "web", "-n", "default", "--no-headers"]);
+    assert_eq!((code, found.lines().count()), (Some(0), 4));
+    // A command line that cannot be read is no answer.
+    for (arguments, code) in [
+        (&["diff", "-o", "wide"] as &[&str], 2),
+        (&["explain", "--to", "web", "--probe", "-o", "wide"], 2),
+        (&["explain", "--to", "web", "-o", "wide"], 1),
+        (&["get", "services", "--watch"], 1),
+        (&["get", "services", "web", "-l", "app=web"], 1),
+    ] {
+        let (found, stdout, error) = said(arguments);
+        assert_eq!((found, stdout.as_str()), (Some(code), ""), "{arguments:?}: {error}");
+    }
+}
+
+/// What the system refuses is said with its cause and with what to do.
+#[test]
+fn trouble_of_the_system_is_said_in_one_line() {
+    let Some(world) = answering(Variant::Nftables, OBJECTS) else { return };
+    world.n1().exec_ok("ip", &["route", "add", "unreachable", "203.0.113.0/24"]).unwrap();
+    let unsent = ask(&world, &["explain", "--to", "203.0.113.9:53/udp", "--probe"]);
+    assert_eq!(unsent.status.code(), Some(2), "{unsent:?}");
+    let error = text(&unsent.stderr);
+    let advice =
+        "Error: cannot send a packet; `ip route get ADDRESS` shows whether this node has a way there";
+    assert!(error.starts_with(advice) && error.contains(": No route to host"), "{error}");
+    let script = format!(
+        "{} get services --admin-socket {} >/dev/full",
+        env!("CARGO_BIN_EXE_switchyard"),
+        super::socket(&world).display()
+    );
+    let unprinted = world.n1().exec("sh", &["-c", &script]).unwrap();
+    let want =
+        "Error: cannot print; see whether there is room where the output goes: No space left on device";
+    assert!(text(&unprinted.stderr).starts_with(want), "{unprinted:?}");
+    assert_eq!((unprinted.status.code(), text(&unprinted.stderr).lines().count()), (Some(1), 1));
 }
 
 /// The socket is for the agent's user alone.

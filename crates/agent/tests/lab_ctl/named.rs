@@ -154,7 +154,8 @@ fn services_are_listed_by_labels() {
     assert_eq!(selected(&world, &["get", "endpoints", "--selector", "tier=front"]), ["front"]);
     assert_eq!(selected(&world, &["get", "routes", "-l", "tier"]), ["back", "front"]);
     let none = ask(&world, &["get", "services", "-l", "app=nobody"]);
-    assert!(text(&none.stdout).starts_with("No resources found. Labels are those of Services"), "{none:?}");
+    assert_eq!((none.status.code(), text(&none.stdout)), (Some(0), ""));
+    assert!(text(&none.stderr).starts_with("No resources found; labels are those of Services"), "{none:?}");
     // Labels are as of now, without any restart.
     let newer = service("bare", "10.96.7.3", &json!({ "app": "bare" }));
     world.put_manifest("newer.json", newer.to_string().as_bytes());

@@ -159,3 +159,8 @@ fn from_iptables_legacy() {
 fn back_to_iptables_nft() {
     between_modes(Variant::Nftables, Variant::Nft);
 }
+
+#[test]
+fn back_to_iptables_legacy() {
+    between_modes(Variant::Nftables, Variant::Legacy);
+}

@@ -10,11 +10,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
 use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::scenario::{Expected, Flow, Mode, Objects, Scenario, to_manifests};
 use switchyard_lab::{Dial, Lab, Node, Process, Transport};
 use switchyard_model::{Family, Protocol, TrafficPolicy};
 
+use crate::common::explained;
 use crate::common::looking::{PATIENCE, http, within};
 use crate::common::proxy::scenarios;
 use crate::common::relayed::{page, through_a_relay, without_meaning};
@@ -69,13 +71,19 @@ pub(crate) fn start(lab: &Lab, dir: &Path, flags: &[String]) -> Process {
     lab.node(Node::N1).start(&mut command, &dir.join("log")).unwrap()
 }
 
-/// What `switchyard get services` says to the same user.
-pub(crate) fn get_services(lab: &Lab, dir: &Path) -> anyhow::Result<String> {
+/// What a subcommand says to the same user.
+pub(crate) fn ask(lab: &Lab, dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = program(dir);
-    command.args(["get", "services"]);
+    command.args(arguments);
     let output = lab.node(Node::N1).run(|| command.output())??;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What `switchyard explain` says to the same user.
+fn explain(lab: &Lab, dir: &Path, to: SocketAddr, protocol: Protocol) -> anyhow::Result<Value> {
+    let to = format!("{to}/{protocol}");
+    Ok(serde_json::from_str(&ask(lab, dir, &["explain", "--to", &to, "-o", "json"])?)?)
 }
 
 /// Where each frontend can be dialled now, by the log.
@@ -150,6 +158,33 @@ fn check(
     }
 }
 
+/// What is said of a flow: that nothing leads from the frontend to anywhere, and of its listener what packets to it do.
+fn check_explained(
+    (stage, dir): (&Stage, &Path),
+    objects: &Objects,
+    flow: &Flow,
+    family: Family,
+    doors: &BTreeMap<String, SocketAddr>,
+) -> anyhow::Result<()> {
+    let ip = flow.to.ip(family).context("no address")?;
+    let said = explain(stage.lab(), dir, SocketAddr::new(ip, flow.port), flow.protocol)?;
+    let door = doors.get(&frontend(flow, family)).copied();
+    let field = |name: &str| said.get(name).unwrap_or(&Value::Null);
+    ensure!(*field("verdict") == "untouched" && *field("by") == json!([]), "{said}");
+    ensure!(*field("dialInstead") == json!(door.map(|door| door.to_string())), "{said}, but it is {door:?}");
+    let Some(door) = door else { return Ok(()) };
+    let reason = format!("on this host dial {door} instead");
+    ensure!(field("reason").as_str().is_some_and(|text| text.ends_with(&reason)), "{said}");
+    let said = explain(stage.lab(), dir, door, flow.protocol)?;
+    let expected = match (flow.expected_in(Mode::Iptables), flow.protocol) {
+        // As for packets, see `check`.
+        (Expected::Drop, Protocol::Tcp) => &Expected::Reject,
+        (Expected::Reject, Protocol::Udp) => &Expected::Drop,
+        (expected, _) => expected,
+    };
+    explained::check(&said, objects, flow, expected, "which take turns", family)
+}
+
 /// Plays a scenario; says how many flows meant something, each counted in every family, as with rules.
 fn play(scenario: &Scenario) -> anyhow::Result<usize> {
     let (lab, dir) = (Lab::new()?, place());
@@ -169,7 +204,12 @@ fn play(scenario: &Scenario) -> anyhow::Result<usize> {
             step.flows.iter().flat_map(|flow| flow.families().iter().map(move |f| (flow, *f)))
         {
             loop {
-                match check(&stage, flow, family, &doors(&agent.log()?)) {
+                let doors = doors(&agent.log()?);
+                let checked = check(&stage, flow, family, &doors).and_then(|()| {
+                    check_explained((&stage, dir.path()), &step.objects, flow, family, &doors)
+                        .context("switchyard explain")
+                });
+                match checked {
                     Ok(()) => break,
                     Err(error) if Instant::now() >= end => {
                         return Err(error.context(format!("{}:{} {flow} {family}", scenario.name, flow.line)));
@@ -242,6 +282,27 @@ pub(crate) fn manifests(text: &str) -> String {
     to_manifests(&scenario.steps.last().unwrap().objects, &[Family::V4])
 }
 
+/// Nobody needs a right to dial, and a listener that has nobody to turn to is told from one that has.
+#[test]
+fn a_probe_of_a_listener_needs_no_privilege() {
+    let Some(lab) = Lab::new_or_skip() else { return };
+    let dir = place();
+    let pod = lab.add_pod(Node::N1, 1).unwrap();
+    let _echo = pod.echo_tcp(8080).unwrap();
+    write(dir.path(), &manifests(&format!("{WEB}service nobody cluster.2:80/tcp nodeport=30081\n")));
+    let mut agent = start(&lab, dir.path(), &[]);
+    agent.wait_for_log("SERVICE", PATIENCE).unwrap();
+    for (port, verdict, fate) in [(30_080, "endpoints", "it answered"), (30_081, "reject", "it was refused")]
+    {
+        let to = format!("127.0.0.1:{port}");
+        let said = ask(&lab, dir.path(), &["explain", "--to", &to, "--probe"]).unwrap();
+        assert!(said.contains(&format!("\nverdict     {verdict}: ")), "{said}");
+        let probed = format!("\nprobe       as said above: the packet went to the relay, and {fate}\n");
+        assert!(said.contains(&probed), "{said}");
+        assert!(said.contains(&format!("by  listener {to} of this process")), "{said}");
+    }
+}
+
 #[test]
 fn ports_are_printed_stay_and_come_back() {
     let Some(lab) = Lab::new_or_skip() else { return };
@@ -263,7 +324,7 @@ fn ports_are_printed_stay_and_come_back() {
         assert_eq!(n1.dial(&Dial::tcp(at)).name(), Some("pod-1-1"), "{at}");
         assert!(agent.log().unwrap().contains(&format!("  {at}\n")), "{at} is in the table");
     }
-    let listed = get_services(&lab, dir.path()).unwrap();
+    let listed = ask(&lab, dir.path(), &["get", "services"]).unwrap();
     let web = listed.lines().find(|line| line.contains(" web ")).unwrap();
     assert!(web.ends_with(&format!(" {cluster_ip},{node_port}")), "{listed}");
     assert!(listed.lines().next().unwrap().ends_with("DIAL"), "{listed}");

@@ -12,7 +12,7 @@ use switchyard_model::Family;
 use crate::common::api_server::ApiServer;
 use crate::common::looking::{PATIENCE, eventually, within};
 use crate::is_turned_away;
-use crate::loopback::{WEB, doors, get_services, manifests, place, proxy, start, write};
+use crate::loopback::{WEB, ask, doors, manifests, place, proxy, start, write};
 
 const BUSY: &str = "service busy cluster.2:80/tcp nodeport=30081\nendpoint busy n1.1:8080\n";
 
@@ -84,14 +84,14 @@ fn services_of_an_api_server_are_dialled_on_loopback() {
     agent.wait_for_log("SERVICE", PATIENCE).unwrap();
     let at = doors(&agent.log().unwrap())["10.96.0.1:80/tcp"];
     assert_eq!(n1.dial(&Dial::tcp(at)).name(), Some("pod-1-1"));
-    let listed = get_services(&lab, dir.path()).unwrap();
+    let listed = ask(&lab, dir.path(), &["get", "services"]).unwrap();
     let web = listed.lines().find(|line| line.contains(" web ")).unwrap();
     assert!(web.ends_with(&format!(" {at},127.0.0.1:30080")), "{listed}");
     // What changes there changes here.
     let busy = put(BUSY);
     let node_port = "127.0.0.1:30081".parse().unwrap();
     eventually("the new Service answers", || n1.dial(&Dial::tcp(node_port)).name() == Some("pod-1-1"));
-    assert!(get_services(&lab, dir.path()).unwrap().contains("127.0.0.1:30081"));
+    assert!(ask(&lab, dir.path(), &["get", "services"]).unwrap().contains("127.0.0.1:30081"));
     busy.iter().for_each(|object| server.delete(object));
     eventually("it is gone", || is_turned_away(&n1.dial(&Dial::tcp(node_port))));
     assert!(!agent.log().unwrap().contains("panicked"));

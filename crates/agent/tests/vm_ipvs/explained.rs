@@ -56,6 +56,33 @@ fn a_packet_goes_where_it_is_said_to_go() {
     }
 }
 
+/// Other ports of a virtual address: what refuses them is named, and there.
+#[test]
+fn what_refuses_other_ports_is_named_and_found() {
+    let Some(world) = World::new_or_skip(Variant::Ipvs) else { return };
+    world.write(WEB);
+    start(&world, &["--admin-socket", world.path("admin.sock").to_str().unwrap()]);
+    world.settle();
+    for (family, word) in [(Family::V4, "ip"), (Family::V6, "ip6")] {
+        let (code, answer) = probe(&world, &at("cluster.1:81", family).to_string());
+        assert_eq!((code, answer["verdict"].as_str()), (Some(0), Some("reject")), "{answer}");
+        let virtual_ip = format!("{{ {} }}", at("cluster.1:81", family).ip());
+        let rule = format!(
+            "{word} daddr @virtual-ips reject comment \"Reject traffic to other ports of virtual addresses\""
+        );
+        let by = serde_json::json!([
+            format!("element virtual-ips {virtual_ip}"),
+            format!("rule {rule} of chain endpoints-check")
+        ]);
+        assert_eq!(answer["by"], by);
+        let listed = ["list", "chain", word, "switchyard-ipvs", "endpoints-check"];
+        let chain = world.n1().exec_ok("nft", &listed).unwrap();
+        assert!(chain.lines().any(|listed| listed.trim() == rule), "{chain}");
+        let element = ["get", "element", word, "switchyard-ipvs", "virtual-ips", &virtual_ip];
+        world.n1().exec_ok("nft", &element).unwrap();
+    }
+}
+
 /// Somebody leads packets elsewhere, in front of IPVS.
 #[test]
 fn a_packet_that_goes_elsewhere_is_told_with_exit_code_1() {

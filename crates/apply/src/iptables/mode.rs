@@ -10,21 +10,22 @@
 
 mod culprit;
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use switchyard_model::ServicePortName;
 use switchyard_plan::book::{Book, PortChanges};
-use switchyard_plan::explain::Hit;
+use switchyard_plan::explain::Explanation;
 use switchyard_plan::iptables::base::JUMPS;
 use switchyard_plan::iptables::planner::{Planner, RuleCounts, Step};
 use switchyard_plan::iptables::restore::Restore;
 use switchyard_plan::settings::Settings;
+use switchyard_plan::trace::Packet;
 
 use super::canary;
 use super::save::{self, Detail};
-use super::{Iptables, Jump, Position, RestoreOptions, Table, Variant};
+use super::{Ensured, Iptables, Jump, Position, RestoreOptions, Table, Variant};
 use crate::diff::Difference;
 use crate::report::{Failure, Kind, Progress, Refused, Report};
 use crate::unconfirmed::Unconfirmed;
@@ -193,9 +194,19 @@ impl IptablesMode {
 
     fn ensure_jumps(&self) -> Result<(), Failure> {
         canary::ensure(&self.programs)?;
+        let mut chains: BTreeMap<(Table, &str), Ensured> = BTreeMap::new();
         for jump in &JUMPS {
-            self.programs.ensure_chain(jump.table, jump.to)?;
-            self.programs.ensure_jump(&Jump::from(jump), Position::First)?;
+            // Several jumps lead to one chain.
+            let chain = match chains.entry((jump.table, jump.to)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(unknown) => *unknown.insert(self.programs.ensure_chain(jump.table, jump.to)?),
+            };
+            let jump = Jump::from(jump);
+            match chain {
+                // Nothing leads to a chain that was not there a moment ago.
+                Ensured::Created => self.programs.insert_jump(&jump, Position::First)?,
+                Ensured::Existed => _ = self.programs.ensure_jump(&jump, Position::First)?,
+            }
         }
         Ok(())
     }
@@ -227,8 +238,8 @@ impl Mode for IptablesMode {
         super::diff::difference(&self.programs, &self.planner)
     }
 
-    fn means(&self, hit: &Hit<'_>, _address: IpAddr) -> Vec<String> {
-        self.planner.means(hit)
+    fn means(&self, explanation: &Explanation<'_>, _packet: &Packet) -> Vec<String> {
+        self.planner.means(explanation)
     }
 
     fn distrust(&mut self) {

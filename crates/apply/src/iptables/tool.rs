@@ -130,12 +130,17 @@ impl Iptables {
         if self.has_jump(jump)? {
             return Ok(Ensured::Existed);
         }
+        self.insert_jump(jump, position).map(|()| Ensured::Created)
+    }
+
+    /// Inserts a jump without a look whether it is there.
+    pub fn insert_jump(&self, jump: &Jump, position: Position) -> Result<(), IptablesError> {
         let verb = match position {
             Position::First => "-I",
             Position::Last => "-A",
         };
         let (command, finished) = self.command(verb, jump.table, &jump.chain, &jump.args)?;
-        self.success(command, &finished).map(|()| Ensured::Created)
+        self.success(command, &finished)
     }
 
     /// Deletes every copy of a jump.

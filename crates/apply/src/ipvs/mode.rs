@@ -8,7 +8,6 @@
 //!   are written. IPVS tells nobody of changes, so looking is the only way to notice them.
 //! - A service port that the kernel refuses is set aside; all others are written.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use switchyard_model::Family;
@@ -17,12 +16,14 @@ use switchyard_netlink::nftables::{Generation, Nft};
 use switchyard_netlink::route::Routes;
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges};
-use switchyard_plan::explain::{Hit, Manners};
+use switchyard_plan::explain::{Explanation, Manners};
 use switchyard_plan::iptables::RuleCounts;
+use switchyard_plan::ipvs::Config;
 use switchyard_plan::ipvs::planner::{Held, Planner};
 use switchyard_plan::ipvs::steps::Steps;
 use switchyard_plan::nft::ops::Change;
 use switchyard_plan::settings::Settings;
+use switchyard_plan::trace::Packet;
 
 use super::kernel::{Kernel, id};
 use super::retired::Retired;
@@ -118,7 +119,8 @@ impl crate::Mode for IpvsMode {
     }
 
     fn manners(&self) -> Manners<'_> {
-        Manners::Balanced
+        let Config { scheduler, own, .. } = self.planner.config();
+        Manners::Balanced { scheduler, own }
     }
 
     fn difference(&self) -> Result<Difference, Failure> {
@@ -126,8 +128,8 @@ impl crate::Mode for IpvsMode {
         super::diff::difference(&self.planner, waits).map_err(Failure::Netlink)
     }
 
-    fn means(&self, hit: &Hit<'_>, address: IpAddr) -> Vec<String> {
-        self.planner.means(hit, address)
+    fn means(&self, explanation: &Explanation<'_>, packet: &Packet) -> Vec<String> {
+        self.planner.means(explanation, packet)
     }
 
     fn distrust(&mut self) {

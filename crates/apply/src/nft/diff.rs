@@ -119,8 +119,7 @@ fn rules_of(
         for wanted in rules::rules(&alone, family) {
             match others.iter().position(|other| **other == wanted) {
                 Some(at) => _ = others.remove(at),
-                None => difference
-                    .missing(owner, format!("rule {} of chain {}", rule.to_text(family), chain.name)),
+                None => difference.missing(owner, rule.to_line(family, &chain.name)),
             }
         }
     }

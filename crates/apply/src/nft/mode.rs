@@ -9,7 +9,6 @@
 //! - A service port whose elements the kernel refuses is set aside; all others are written.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Instant;
 
 use ipnet::IpNet;
@@ -17,11 +16,12 @@ use switchyard_model::{Family, ServicePortName};
 use switchyard_netlink::nftables::{Generation, Nft};
 use switchyard_netlink::socket::Membership;
 use switchyard_plan::book::{Book, PortChanges};
-use switchyard_plan::explain::{Hit, Manners};
+use switchyard_plan::explain::{Explanation, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::nft::ops::Change;
 use switchyard_plan::nft::planner::{Planner, Ruleset};
 use switchyard_plan::settings::Settings;
+use switchyard_plan::trace::Packet;
 
 use super::Layout;
 use super::observe::{self, Observed};
@@ -136,8 +136,8 @@ impl crate::Mode for NftMode {
         super::diff::difference(&self.planner).map_err(Failure::Netlink)
     }
 
-    fn means(&self, hit: &Hit<'_>, _address: IpAddr) -> Vec<String> {
-        self.planner.means(hit)
+    fn means(&self, explanation: &Explanation<'_>, packet: &Packet) -> Vec<String> {
+        self.planner.means(explanation, packet)
     }
 
     fn distrust(&mut self) {

@@ -205,6 +205,11 @@ impl Doors {
         own.filter_map(|open| Some((open.wish.frontend?, open.at))).collect()
     }
 
+    /// All frontends that have a listener of their own, and where it is.
+    pub(super) fn all_frontends(&self) -> BTreeMap<Frontend, SocketAddr> {
+        self.opened.values().filter_map(|open| Some((open.wish.frontend?, open.at))).collect()
+    }
+
     /// What listens for a service port, one line each; `frontend` is absent for listeners behind rules.
     pub(super) fn lines(&self, port: &ServicePortName, frontend: Option<Frontend>) -> Vec<String> {
         let keys = self.of(port);

@@ -20,10 +20,11 @@ use std::time::Instant;
 use ipnet::IpNet;
 use switchyard_model::{Family, ServicePort, ServicePortName};
 use switchyard_plan::book::{Book, PortChanges};
-use switchyard_plan::explain::{Hit, Manners};
+use switchyard_plan::explain::{Explanation, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
+use switchyard_plan::trace::Packet;
 use switchyard_plan::userspace::{Heritage, Listener, behind_rules, is_relayed, on_loopback, stand_in};
 use switchyard_relay::Origin;
 
@@ -187,11 +188,10 @@ impl Mode for UserspaceMode {
     }
 
     fn manners(&self) -> Manners<'_> {
-        let service_cidrs = match &self.way {
-            Way::Rules { nft, .. } => nft.service_cidrs(),
-            Way::Loopback { .. } => &[],
-        };
-        Manners::Relayed { service_cidrs }
+        match &self.way {
+            Way::Rules { nft, .. } => Manners::Relayed { service_cidrs: nft.service_cidrs() },
+            Way::Loopback { .. } => Manners::Loopback { doors: self.doors.all_frontends() },
+        }
     }
 
     fn counts(&self) -> RuleCounts {
@@ -243,12 +243,13 @@ impl Mode for UserspaceMode {
         Ok(difference)
     }
 
-    fn means(&self, hit: &Hit<'_>, address: IpAddr) -> Vec<String> {
+    fn means(&self, explanation: &Explanation<'_>, packet: &Packet) -> Vec<String> {
+        let hit = explanation.hit.as_ref();
         let (mut lines, frontend) = match &self.way {
-            Way::Rules { nft, .. } => (nft.means(hit, address), None),
-            Way::Loopback { .. } => (Vec::new(), Some(hit.frontend)),
+            Way::Rules { nft, .. } => (nft.means(explanation, packet), None),
+            Way::Loopback { .. } => (Vec::new(), hit.map(|hit| hit.frontend)),
         };
-        lines.extend(self.doors.lines(&hit.port.name, frontend));
+        lines.extend(hit.into_iter().flat_map(|hit| self.doors.lines(&hit.port.name, frontend)));
         lines
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use switchyard_model::{Endpoint, ServicePort, TrafficPolicy};
 
-use super::{Manners, Place, policy};
+use super::{Place, policy};
 use crate::choice::{Topology, topology};
 use crate::route::{Branch, Client, FrontendKind, Masquerade, Pool, PortRoutes, Verdict};
 use crate::settings::{LocalDetector, MasqueradeClusterIp, Settings};
@@ -21,11 +21,10 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// Nobody may answer this sender.
-    pub(super) fn refuse_sender(&mut self) {
-        if matches!(self.standing, Standing::Candidate(_)) {
-            self.standing = Standing::Excluded(Exclusion::SenderRefused);
-        }
+    /// Nobody may answer, for a reason of its own.
+    pub(super) fn refuse(all: &mut [Self], why: Exclusion) {
+        let candidates = all.iter_mut().filter(|judged| matches!(judged.standing, Standing::Candidate(_)));
+        candidates.for_each(|judged| judged.standing = Standing::Excluded(why));
     }
 }
 
@@ -55,6 +54,8 @@ pub enum Exclusion {
     HintedForOtherZone,
     /// It could answer, but nobody may: the sender is not allowed.
     SenderRefused,
+    /// It could answer, but the process cannot dial it.
+    NotRelayed,
 }
 
 /// Which source address an endpoint sees, and why.
@@ -70,6 +71,8 @@ pub enum Source {
     KeptOnNode,
     /// The node's: all traffic is masqueraded.
     ReplacedForAll,
+    /// The node's: what it sends to an address that it has for Services alone would come from that address.
+    ReplacedForVirtualAddress,
     /// The node's: the client is not a pod of this node.
     ReplacedForOutsider,
     /// The node's: the endpoint may be on another node, and its answer must come back through this one.
@@ -88,6 +91,7 @@ impl Source {
                 Seen::Client
             }
             Self::ReplacedForAll
+            | Self::ReplacedForVirtualAddress
             | Self::ReplacedForOutsider
             | Self::ReplacedForWayBack
             | Self::ReplacedForHairpin
@@ -151,14 +155,15 @@ fn source(
     endpoint: &Endpoint,
     packet: &Packet,
 ) -> Source {
-    if matches!(place.manners, Manners::Relayed { .. }) {
+    if place.manners.is_relayed() {
         return Source::ReplacedByRelay;
     }
     let settings = place.book.settings();
     let is_outsider = !is_local_pod(settings, packet);
     let replaced = match branch.masquerade {
         Masquerade::Always if kind != FrontendKind::ClusterIp => Some(Source::ReplacedForWayBack),
-        Masquerade::Always => Some(Source::ReplacedForAll),
+        Masquerade::Always if settings.masquerade == MasqueradeClusterIp::All => Some(Source::ReplacedForAll),
+        Masquerade::Always => Some(Source::ReplacedForVirtualAddress),
         Masquerade::FromOutside if is_outsider => Some(Source::ReplacedForOutsider),
         Masquerade::FromOutside | Masquerade::Never => None,
     };

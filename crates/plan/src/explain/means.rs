@@ -6,30 +6,35 @@ use switchyard_model::Protocol;
 use super::*;
 use crate::testing::clients::{Client as Sender, OUTSIDE, POD};
 use crate::testing::packets::packet;
-use crate::testing::{World, address, all, node_addresses};
+use crate::testing::{World, address, all, node_addresses, range};
 use crate::{ipvs, nft};
 
-/// Lines for one TCP packet, mode by mode.
+/// Lines for one TCP packet, mode by mode, each with the explanation in its own manners.
 fn check(text: &str, from: Sender, to: (&str, u16), expect: &Expect) {
     let family = Family::V4;
     let world = World::new(family, text);
     let book = world.book();
     let node = NodeAddresses::from([address(family, "192.168.0.10"), address(family, "192.168.1.10")]);
     let packet = packet(family, from, to.0, Protocol::Tcp, to.1);
-    let place = Place { book: &book, node: &node, manners: Manners::Lenient };
-    let explanation = explain(place, &packet);
-    let hit = explanation.hit.as_ref().unwrap();
-    let mut nftables = nft::Planner::new(nft::Config::default(), Book::new(world.settings.clone()));
+    let config = nft::Config { service_cidrs: vec![range(family, "10.96.0.0/16")], ..Default::default() };
+    let mut nftables = nft::Planner::new(config, Book::new(world.settings.clone()));
     nftables.partial(all(&world.ports));
     let own = node_addresses(family).into_iter().filter(|ip| !ip.is_loopback()).collect();
     let ipvs = ipvs::Planner::new(ipvs::Config { own, ..Default::default() }, world.book());
+    let strict = Manners::Strict { service_cidrs: &nftables.config().service_cidrs };
+    let ipvs::Config { scheduler, own, .. } = ipvs.config();
+    let balanced = Manners::Balanced { scheduler, own };
+    let place = |manners| Place { book: &book, node: &node, manners };
     let modes = [
-        ("nftables", nftables.means(hit)),
-        ("iptables", world.planner().means(hit)),
-        ("ipvs", ipvs.means(hit, packet.destination)),
+        ("nftables", nftables.means(&explain(place(&strict), &packet), &packet)),
+        ("iptables", world.planner().means(&explain(place(&Manners::Lenient), &packet))),
+        ("ipvs", ipvs.means(&explain(place(&balanced), &packet), &packet)),
     ];
-    let shown: String =
-        modes.iter().map(|(mode, lines)| format!("{mode}\n  {}\n", lines.join("\n  "))).collect();
+    let show = |(mode, lines): (&str, Vec<String>)| {
+        let lines = if lines.is_empty() { "nothing".to_owned() } else { lines.join("\n  ") };
+        format!("{mode}\n  {lines}\n")
+    };
+    let shown: String = modes.into_iter().map(show).collect();
     expect.assert_eq(&shown);
 }
 
@@ -159,6 +164,70 @@ fn nobody_to_answer() {
           element refusals { 10.96.0.1 . tcp . 80 : goto reject-chain }
           element virtual-ips { 10.96.0.1 }
     "#]],
+    );
+}
+
+#[test]
+fn a_port_that_no_service_has() {
+    check(
+        WEB,
+        OUTSIDE,
+        ("10.96.0.1", 443),
+        &expect![[r#"
+            nftables
+              element cluster-ips { 10.96.0.1 }
+              rule ip daddr @cluster-ips reject comment "Reject traffic to invalid ports of ClusterIPs" of chain cluster-ips-check
+            iptables
+              nothing
+            ipvs
+              element virtual-ips { 10.96.0.1 }
+              rule ip daddr @virtual-ips reject comment "Reject traffic to other ports of virtual addresses" of chain endpoints-check
+        "#]],
+    );
+    // Only IPVS makes it an address of the node.
+    check(
+        WEB,
+        OUTSIDE,
+        ("198.51.100.1", 443),
+        &expect![[r#"
+            nftables
+              nothing
+            iptables
+              nothing
+            ipvs
+              element virtual-ips { 198.51.100.1 }
+              rule ip daddr @virtual-ips reject comment "Reject traffic to other ports of virtual addresses" of chain endpoints-check
+        "#]],
+    );
+}
+
+#[test]
+fn an_address_that_no_service_has() {
+    check(
+        WEB,
+        OUTSIDE,
+        ("10.96.0.99", 80),
+        &expect![[r#"
+            nftables
+              rule ip daddr 10.96.0.0/16 drop comment "Drop traffic to unallocated ClusterIPs" of chain cluster-ips-check
+            iptables
+              nothing
+            ipvs
+              nothing
+        "#]],
+    );
+    check(
+        WEB,
+        OUTSIDE,
+        ("8.8.4.4", 53),
+        &expect![[r#"
+            nftables
+              nothing
+            iptables
+              nothing
+            ipvs
+              nothing
+        "#]],
     );
 }
 

@@ -27,6 +27,9 @@ pub const EXTERNAL_LOCAL: &str = "external-local";
 /// Lets local pods and this node in, and nobody else.
 pub const INSIDE_ONLY: &str = "inside-only";
 
+/// Chain that refuses what nobody answers, before IPVS sees it.
+pub const ENDPOINTS_CHECK: &str = "endpoints-check";
+
 /// Before destination translation and IPVS.
 const EARLY: i32 = -110;
 
@@ -44,7 +47,7 @@ pub fn chains(config: &Config, settings: &Settings) -> Vec<Chain> {
             vec![Rule::with_comment([Statement::SourceLocal, mark], "short-circuit local traffic")],
         ),
         plain("firewall-check", vec![firewall_check()]),
-        plain("endpoints-check", endpoints_check()),
+        plain(ENDPOINTS_CHECK, endpoints_check()),
         plain("services", services()),
         plain("masquerading", masquerading(config)),
     ];
@@ -54,11 +57,11 @@ pub fn chains(config: &Config, settings: &Settings) -> Vec<Chain> {
 
 fn hooks() -> Vec<Chain> {
     use Hook::{Input, Output, Postrouting, Prerouting};
-    let early = || vec![new("firewall-check"), new("endpoints-check")];
+    let early = || vec![new("firewall-check"), new(ENDPOINTS_CHECK)];
     vec![
         base("filter-prerouting", Kind::Filter, Prerouting, EARLY, vec![new("firewall-check")]),
         base("filter-output", Kind::Filter, Output, EARLY, early()),
-        base("filter-input", Kind::Filter, Input, 0, vec![new("endpoints-check")]),
+        base("filter-input", Kind::Filter, Input, 0, vec![new(ENDPOINTS_CHECK)]),
         base("nat-prerouting", Kind::Nat, Prerouting, -100, vec![any("services")]),
         base("nat-output", Kind::Nat, Output, -100, vec![any("services")]),
         base("nat-postrouting", Kind::Nat, Postrouting, 100, vec![any("masquerading")]),
@@ -117,9 +120,7 @@ fn node_ports(map: Set) -> Rule {
     ])
 }
 
-/// Virtual addresses are this node's own, so whatever listens on all its addresses would answer there as well.
 fn endpoints_check() -> Vec<Rule> {
-    let virtual_ip = Statement::In(Is::Yes, vec![Field::Destination], shared(Set::VirtualIps));
     vec![
         Rule::new([Statement::Lookup(FRONTEND.to_vec(), shared(Set::Refusals))]),
         node_ports(Set::NodePortRefusals),
@@ -127,11 +128,14 @@ fn endpoints_check() -> Vec<Rule> {
             [Statement::In(Is::Yes, NODE_PORT.to_vec(), shared(Set::HealthPorts)), back()],
             "health checks",
         ),
-        Rule::with_comment(
-            [virtual_ip, Statement::Reject],
-            "Reject traffic to other ports of virtual addresses",
-        ),
+        reject_other_ports(),
     ]
+}
+
+/// Virtual addresses are this node's own, so whatever listens on all its addresses would answer there as well.
+pub(crate) fn reject_other_ports() -> Rule {
+    let virtual_ip = Statement::In(Is::Yes, vec![Field::Destination], shared(Set::VirtualIps));
+    Rule::with_comment([virtual_ip, Statement::Reject], "Reject traffic to other ports of virtual addresses")
 }
 
 fn masquerading(config: &Config) -> Vec<Rule> {

@@ -21,6 +21,9 @@ use crate::settings::{MasqueradeClusterIp, NodePortAddresses, Settings};
 /// Chain that map elements lead to when nobody can answer.
 pub const REJECT: &str = "reject-chain";
 
+/// Chain that refuses what is sent to cluster IPs, and nothing translated.
+pub const CLUSTER_IPS_CHECK: &str = "cluster-ips-check";
+
 /// What a base chain is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -81,7 +84,7 @@ pub fn chains(config: &Config, settings: &Settings) -> Vec<Chain> {
         plain("firewall-check", vec![firewall_check()]),
         plain("service-endpoints-check", vec![lookup(&FRONTEND, Set::Refusals)]),
         plain("nodeport-endpoints-check", vec![node_ports(settings, Set::NodePortRefusals)]),
-        plain("cluster-ips-check", cluster_ips_check(config, settings)),
+        plain(CLUSTER_IPS_CHECK, cluster_ips_check(config, settings)),
         plain("services", services(config, settings)),
         plain("masquerading", masquerading(config)),
     ];
@@ -106,7 +109,7 @@ pub(crate) fn new(to: &str) -> Rule {
 }
 
 fn hooks(config: &Config) -> Vec<Chain> {
-    let checks = || vec![new("service-endpoints-check"), new("cluster-ips-check")];
+    let checks = || vec![new("service-endpoints-check"), new(CLUSTER_IPS_CHECK)];
     let with_relay = |rule: Rule| config.relay.map(|_| rule);
     // An address that a Service names comes before node ports, as in `services`.
     let input = [new("service-endpoints-check"), new("nodeport-endpoints-check")];
@@ -165,16 +168,22 @@ pub(crate) fn firewall_check() -> Rule {
 }
 
 fn cluster_ips_check(config: &Config, settings: &Settings) -> Vec<Rule> {
+    let own = config.service_cidrs.iter().filter(|range| Family::of(range.addr()) == settings.family);
+    std::iter::once(reject_unknown_ports()).chain(own.map(|range| drop_unallocated(*range))).collect()
+}
+
+/// Refuses ports of cluster IPs that no Service has.
+pub(crate) fn reject_unknown_ports() -> Rule {
     let known = Statement::In(Is::Yes, vec![Field::Destination], SetName::Shared(Set::ClusterIps));
-    let mut rules =
-        vec![Rule::with_comment([known, Statement::Reject], "Reject traffic to invalid ports of ClusterIPs")];
-    for range in config.service_cidrs.iter().filter(|r| Family::of(r.addr()) == settings.family) {
-        rules.push(Rule::with_comment(
-            [Statement::DestinationIn(Is::Yes, *range), Statement::Verdict(Verdict::Drop)],
-            "Drop traffic to unallocated ClusterIPs",
-        ));
-    }
-    rules
+    Rule::with_comment([known, Statement::Reject], "Reject traffic to invalid ports of ClusterIPs")
+}
+
+/// Drops what is sent to addresses of a range that no Service has.
+pub(crate) fn drop_unallocated(range: IpNet) -> Rule {
+    Rule::with_comment(
+        [Statement::DestinationIn(Is::Yes, range), Statement::Verdict(Verdict::Drop)],
+        "Drop traffic to unallocated ClusterIPs",
+    )
 }
 
 fn services(config: &Config, settings: &Settings) -> Vec<Rule> {

@@ -150,6 +150,11 @@ impl Rule {
         words.extend(self.comment.map(|text| format!("comment \"{text}\"")));
         words.join(" ")
     }
+
+    /// The rule with the chain that it is in.
+    pub fn to_line(&self, family: Family, chain: &str) -> String {
+        format!("rule {} of chain {chain}", self.to_text(family))
+    }
 }
 
 impl fmt::Display for Verdict {

@@ -6,12 +6,21 @@ use std::time::Duration;
 
 use super::*;
 
-/// Says what it was asked.
+/// Says what it was asked, at once or bit by bit.
 struct Echo;
 
 impl Responder for Echo {
     fn respond(&self, question: Question) -> Answering {
-        let body = format!("{:?}", (question.path.as_str(), question.parameter("name")));
+        let said = format!("{:?}", (question.path.as_str(), question.parameter("name")));
+        if question.path != "/v1/long" {
+            return Box::pin(async { Answer { status: 200, body: Body::Whole(said) } });
+        }
+        let (body, pieces) = Body::in_pieces();
+        tokio::spawn(async move {
+            for _ in 0..1000 {
+                pieces.send(said.clone()).await.unwrap();
+            }
+        });
         Box::pin(async { Answer { status: 200, body } })
     }
 }
@@ -37,6 +46,9 @@ async fn questions_are_answered_and_only_get_is_taken() {
     let answer = ask(&path, "GET /v1/x%20y?name=a&name=b%2Fc&broken=%zz HTTP/1.1").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with(r#"("/v1/x y", Some("b/c"))"#), "{answer}");
+    // A client that does not know of pieces gets the body as it is.
+    let answer = ask(&path, "GET /v1/long HTTP/1.0").await;
+    assert!(answer.ends_with(&format!("\r\n\r\n{}", r#"("/v1/long", None)"#.repeat(1000))), "{answer}");
     let answer = ask(&path, "POST /v1/x HTTP/1.1\r\nContent-Length: 0").await;
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - A body never contains text from a request that was not escaped.
-//! - Every answer with a body carries its length, but for [`Reply::flow`], which has no end.
+//! - Every answer with a body carries its length, but for [`Reply::flow`], which comes in pieces.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -65,7 +65,7 @@ impl Reply {
         }
     }
 
-    /// 200 and pieces as they come, until the other side ends or the connection does.
+    /// 200 and pieces as they come, until nobody sends any more or the connection ends.
     pub(crate) fn flow<V: AsRef<[u8]>>(
         headers: impl IntoIterator<Item = (HeaderName, V)>,
         pieces: mpsc::Receiver<Bytes>,

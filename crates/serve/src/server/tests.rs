@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 
 use super::*;
 
+mod methods;
 mod recorded;
 use crate::Moment;
 use crate::health::Eligible;

@@ -10,12 +10,14 @@ use super::layout::{Tone, nothing, table};
 use super::plot;
 use super::values::{Change, ChangeKind, Changes, Outcome};
 use super::words::{clock, count, duration};
+use crate::machine_time;
 
 /// Names in a cell.
 const NAMES: usize = 4;
 
-const HEADINGS: [(&str, &str); 8] = [
+const HEADINGS: [(&str, &str); 9] = [
     ("No.", "num"),
+    ("Seen", "num"),
     ("Committed", "num"),
     ("Services", "name"),
     ("Family", ""),
@@ -107,7 +109,8 @@ fn cells(change: &Change) -> Vec<Cell> {
     };
     let texts = [
         (change.number.to_string(), None),
-        (clock(change.committed), Some(super::words::machine_time(change.committed))),
+        (change.seen.map_or_else(|| "–".to_owned(), clock), change.seen.map(machine_time)),
+        (clock(change.committed), Some(machine_time(change.committed))),
         (services(change), None),
         (change.family.to_string(), None),
         (kind.to_owned(), None),

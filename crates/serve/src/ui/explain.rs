@@ -11,6 +11,9 @@ use super::words::counted;
 /// Endpoints that are listed; a Service may have thousands.
 const ROWS: usize = 250;
 
+/// Lines about what does it; there are some for each endpoint.
+const LINES: usize = 100;
+
 const ADDRESS: Column = ("Endpoint", "name");
 const ANSWERS: Column = ("May answer", "chips");
 const NODE: Column = ("Node", "name");
@@ -45,11 +48,12 @@ fn form(html: &mut Html, typed: &Typed) {
         html.constant(
             "</p><p><label for=\"protocol\">Protocol</label><select id=\"protocol\" name=\"protocol\">",
         );
-        for protocol in ["tcp", "udp", "sctp"] {
+        // A Service by name has a protocol of its own.
+        for (protocol, shown) in [("", "any"), ("tcp", "tcp"), ("udp", "udp"), ("sctp", "sctp")] {
             let chosen: &[_] = &[("value", protocol), ("selected", "")];
             let other: &[_] = &[("value", protocol)];
             let is_chosen = typed.protocol.eq_ignore_ascii_case(protocol);
-            html.element("option", if is_chosen { chosen } else { other }, protocol);
+            html.element("option", if is_chosen { chosen } else { other }, shown);
         }
         html.constant("</select></p><p><button>Explain</button></p>");
     });
@@ -82,7 +86,25 @@ fn show(html: &mut Html, explanation: &Explanation) {
             Some(hit) => show_hit(html, hit),
             None => nothing(html, "It meets no frontend of a Service."),
         }
+        by(html, explanation);
     });
+}
+
+/// What in the kernel, or of the process, does it.
+fn by(html: &mut Html, explanation: &Explanation) {
+    if explanation.by.is_empty() {
+        return;
+    }
+    html.element("h2", &[], "What does it");
+    html.within("ul", &[("class", "by")], |html| {
+        for line in explanation.by.iter().take(LINES) {
+            html.within("li", &[], |html| html.element("code", &[], line));
+        }
+    });
+    let more = explanation.by.len().saturating_sub(LINES).saturating_add(explanation.by_left_out);
+    if more > 0 {
+        nothing(html, &format!("{} not shown here.", counted(more, "line more is", "lines more are")));
+    }
 }
 
 fn packet(explanation: &Explanation) -> String {

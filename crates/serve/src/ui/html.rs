@@ -9,6 +9,8 @@
 
 use std::fmt::Write;
 
+use switchyard_model::is_unseen;
+
 use crate::entity::entity;
 
 /// More of a text is cut off.
@@ -99,14 +101,6 @@ pub(super) fn visible(text: &str) -> String {
 fn push_code(c: char, text: &mut String) {
     // Writing to a String cannot fail.
     let _ = write!(text, "\\u{{{:x}}}", u32::from(c));
-}
-
-/// Controls, marks of direction, and characters without width or ink.
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// For a query: everything but plain letters and digits as percent escapes.

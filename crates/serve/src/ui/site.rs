@@ -127,11 +127,7 @@ impl Ui {
 
     /// Nothing typed is no question.
     async fn explain(&self, ask: &Ask) -> Reply {
-        let protocol = match typed(ask, "protocol") {
-            none if none.is_empty() => "tcp".to_owned(),
-            protocol => protocol,
-        };
-        let form = Typed { from: typed(ask, "from"), to: typed(ask, "to"), protocol };
+        let form = Typed { from: typed(ask, "from"), to: typed(ask, "to"), protocol: typed(ask, "protocol") };
         if form.to.trim().is_empty() {
             let page = self.around(Some(Tab::Explain), "Explain", |html| explain::content(html, &form, None));
             return html_reply(StatusCode::OK, page);

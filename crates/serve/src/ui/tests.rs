@@ -58,13 +58,15 @@ fn check(name: &str, page: &str) {
 }
 
 pub(super) fn change(number: u64, latency: Option<u64>, outcome: Outcome) -> Change {
+    let committed = SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_813_165_007 + 700 * number);
     Change {
         number,
         family: if number.is_multiple_of(2) { Family::V6 } else { Family::V4 },
         kind: if number == 1 { ChangeKind::Full } else { ChangeKind::Partial },
         services: vec![ServiceName::new("shop", EVIL), ServiceName::new("shop", "web")],
         service_count: 2 + usize::try_from(number).unwrap() % 3,
-        committed: SystemTime::UNIX_EPOCH + Duration::from_millis(1_794_813_165_007 + 700 * number),
+        seen: latency.map(|latency| committed - Duration::from_micros(latency)),
+        committed,
         latency: latency.map(Duration::from_micros),
         took: Duration::from_micros(300),
         operations: 1234,
@@ -193,7 +195,8 @@ fn the_ledger() {
     assert_eq!(cells["number"], 4);
     let texts: Vec<&str> =
         cells["cells"].as_array().unwrap().iter().map(|cell| cell["text"].as_str().unwrap()).collect();
-    assert_eq!((texts[5], texts[6], texts[7]), ("1,234", "61.2 ms", "Failed"));
+    assert_eq!((texts[1], texts[2]), ("07:12:47.745", "07:12:47.807"));
+    assert_eq!((texts[6], texts[7], texts[8]), ("1,234", "61.2 ms", "Failed"));
     assert!(!event.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\n', '\r']), "{event}");
 }
 
@@ -229,8 +232,19 @@ fn explanations() {
                 { "address": "10.1.1.2:80", "node": null, "odds": null, "seenSource": null, "sourceReason": null, "excluded": EVIL },
             ],
         },
+        "by": ["element frontends { 10.96.0.10 . tcp . 80 : goto pick-1 }", EVIL], "byLeftOut": 1,
     });
     let answer: Explanation = serde_json::from_value(answer).unwrap();
     let typed = Typed { to: "10.96.0.10:80".to_owned(), ..Typed::default() };
-    check("explain", &page(Tab::Explain, &well(), |html| explain::content(html, &typed, Some(Ok(&answer)))));
+    let refused = serde_json::json!({
+        "from": "10.1.1.7", "isFromThisNode": true, "to": "10.96.0.10:81", "protocol": "tcp", "verdict": "reject",
+        "reason": EVIL, "hit": null, "by": vec![EVIL; 101], "byLeftOut": 1000,
+    });
+    let refused: Explanation = serde_json::from_value(refused).unwrap();
+    let page_of =
+        |answer| page(Tab::Explain, &well(), |html| explain::content(html, &typed, Some(Ok(answer))));
+    let long = page_of(&refused);
+    assert_eq!(long.matches("<li><code>").count(), 100, "{long}");
+    assert!(long.contains("1,001 lines more are not shown here."), "{long}");
+    check("explain", &page_of(&answer));
 }

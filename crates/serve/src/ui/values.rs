@@ -216,6 +216,8 @@ pub struct Change {
     pub services: Vec<ServiceName>,
     /// How many there are.
     pub service_count: usize,
+    /// When the first of the changes was seen; absent for a sync without changes.
+    pub seen: Option<SystemTime>,
     /// When the sync was over.
     pub committed: SystemTime,
     /// From the moment that the first change was seen.
@@ -305,6 +307,12 @@ pub struct Explanation {
     pub reason: String,
     /// The frontend that it hits.
     pub hit: Option<Hit>,
+    /// What does it, one line each.
+    #[serde(default)]
+    pub by: Vec<String>,
+    /// How many more there are.
+    #[serde(default)]
+    pub by_left_out: usize,
 }
 
 /// A frontend that a packet hits.

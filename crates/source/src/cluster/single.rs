@@ -9,7 +9,7 @@ use super::Shared;
 use super::desk::Outlet;
 use super::follow::Collector;
 use crate::convert;
-use crate::wire::{self, Lax, Object};
+use crate::wire::{self, Object};
 
 /// Turns the own Node into events.
 pub(super) struct NodeDesk {
@@ -95,7 +95,7 @@ impl CidrDesk {
 
 fn name<O: Object>(wire: &O) -> String {
     let name = wire.metadata().as_ref().map(|meta| &meta.name);
-    name.and_then(Lax::as_ref).cloned().unwrap_or_default()
+    name.map(|name| name.text().to_owned()).unwrap_or_default()
 }
 
 impl Collector for CidrDesk {

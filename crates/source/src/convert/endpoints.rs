@@ -1,5 +1,7 @@
 //! v1 Endpoints, which clusters without EndpointSlices have, as slices.
 
+use std::fmt::Arguments;
+
 use switchyard_model::{Conditions, EndpointSlice, Family, ServiceName, SliceEndpoint, SliceName};
 
 use super::slice::{node_name, numbered_port, trigger};
@@ -31,16 +33,16 @@ fn read(
     let trigger = trigger(&wire.metadata, findings);
     let mut slices = Vec::new();
     for (n, subset) in findings.list(&wire.subsets, "subsets") {
-        let path = format!("subsets[{n}]");
+        let path = format_args!("subsets[{n}]");
         let mut ports = Vec::new();
-        for (at, port) in findings.list(&subset.ports, &format!("{path}.ports")) {
-            ports.extend(numbered_port(port, &format!("{path}.ports[{at}]"), interner, findings));
+        for (at, port) in findings.list(&subset.ports, format_args!("{path}.ports")) {
+            ports.extend(numbered_port(port, format_args!("{path}.ports[{at}]"), interner, findings));
         }
         let mut found = Vec::new();
         let mut add = |list, key, conditions| {
-            for (at, address) in findings.list(list, &format!("{path}.{key}")) {
-                let path = format!("{path}.{key}[{at}]");
-                found.extend(endpoint(address, &path, conditions, interner, findings));
+            for (at, address) in findings.list(list, format_args!("{path}.{key}")) {
+                let path = format_args!("{path}.{key}[{at}]");
+                found.extend(endpoint(address, path, conditions, interner, findings));
             }
         };
         add(&subset.addresses, "addresses", Conditions::default());
@@ -64,7 +66,7 @@ fn read(
 
 fn endpoint(
     wire: &SubsetAddress,
-    path: &str,
+    path: Arguments<'_>,
     conditions: Conditions,
     interner: &mut Interner,
     findings: &mut Findings,

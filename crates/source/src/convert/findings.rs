@@ -1,14 +1,20 @@
 //! Complaints about one object, collected while it is converted.
 
 use std::fmt::Display;
+use std::iter::{Enumerate, FilterMap};
+use std::slice::Iter;
 
 use switchyard_model::{Complaint, ObjectName};
 
 use super::text::clip;
-use crate::wire::{Lax, List, Shape};
+use crate::wire::{Lax, List, Shape, Text};
 
 /// Complaints kept about one object; the others are only counted.
 const MAX_COMPLAINTS: usize = 20;
+
+/// The good elements of a list, with their positions.
+pub(crate) type Good<'a, T> =
+    FilterMap<Enumerate<Iter<'a, Lax<T>>>, fn((usize, &'a Lax<T>)) -> Option<(usize, &'a T)>>;
 
 /// The outcome of a conversion.
 #[derive(Debug)]
@@ -59,8 +65,8 @@ impl Findings {
     }
 
     /// The text of a field; empty if it is absent or of a wrong type.
-    pub(crate) fn text<'a>(&mut self, field: &'a Lax<String>, path: impl Display) -> &'a str {
-        self.field(field, path).map_or("", String::as_str)
+    pub(crate) fn text<'a>(&mut self, field: &'a Lax<Text>, path: impl Display) -> &'a str {
+        self.field(field, path).map_or("", Text::as_str)
     }
 
     /// A field without which the object is of no use.
@@ -79,12 +85,11 @@ impl Findings {
     }
 
     /// The elements of a list with their positions; elements that are null or of a wrong type are findings.
-    pub(crate) fn list<'a, T: Shape>(&mut self, list: &'a Lax<List<T>>, path: &str) -> Vec<(usize, &'a T)> {
-        let elements = self.field(list, path).map_or(&[][..], Vec::as_slice);
-        let mut good = Vec::with_capacity(elements.len());
+    pub(crate) fn list<'a, T: Shape>(&mut self, list: &'a Lax<List<T>>, path: impl Display) -> Good<'a, T> {
+        let elements = self.field(list, &path).map_or(&[][..], Vec::as_slice);
         for (n, element) in elements.iter().enumerate() {
             match element {
-                Lax::Is(value) => good.push((n, value)),
+                Lax::Is(_) => {}
                 Lax::Absent => self.say(format!("{path}[{n}] is null; it is left out")),
                 Lax::Wrong(found) => {
                     self.say(format!(
@@ -94,7 +99,7 @@ impl Findings {
                 }
             }
         }
-        good
+        elements.iter().enumerate().filter_map(|(n, element)| Some((n, element.as_ref()?)))
     }
 
     /// Ends the conversion.

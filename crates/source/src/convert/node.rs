@@ -8,7 +8,7 @@ use switchyard_model::Node;
 
 use super::text::{self, is_dns_subdomain, is_label_value};
 use super::{Converted, Findings, Interner, object_name};
-use crate::wire::{self, Lax, List};
+use crate::wire::{self, Lax, List, Text};
 
 /// The cluster autoscaler's announcement that the node will go.
 const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
@@ -36,8 +36,8 @@ fn read(wire: &wire::Node, interner: &mut Interner, findings: &mut Findings) -> 
         // A time in an unexpected form is still a deletion.
         is_being_deleted: meta.deletion_timestamp != Lax::Absent,
         is_to_be_deleted: spec.is_some_and(|spec| {
-            let taints = findings.list(&spec.taints, "spec.taints");
-            taints.iter().any(|(_, taint)| taint.key.text() == TO_BE_DELETED_TAINT)
+            let mut taints = findings.list(&spec.taints, "spec.taints");
+            taints.any(|(_, taint)| taint.key.text() == TO_BE_DELETED_TAINT)
         }),
     })
 }
@@ -60,7 +60,7 @@ fn addresses(wire: &wire::Node, findings: &mut Findings) -> Vec<IpAddr> {
     let listed = findings.list(&status.addresses, "status.addresses");
     let mut found = Vec::new();
     for kind in ["InternalIP", "ExternalIP"] {
-        for (n, address) in listed.iter().filter(|(_, address)| address.kind.text() == kind) {
+        for (n, address) in listed.clone().filter(|(_, address)| address.kind.text() == kind) {
             let text = findings.text(&address.address, format_args!("status.addresses[{n}].address"));
             match text::address(text) {
                 Some(address) => found.push(address),
@@ -83,7 +83,7 @@ fn pod_cidrs(spec: &wire::NodeSpec, findings: &mut Findings) -> Vec<IpNet> {
     text::network(findings.text(&spec.pod_cidr, "spec.podCIDR")).into_iter().collect()
 }
 
-fn networks(list: &Lax<List<String>>, path: &str, findings: &mut Findings) -> Vec<IpNet> {
+fn networks(list: &Lax<List<Text>>, path: &str, findings: &mut Findings) -> Vec<IpNet> {
     let mut found = Vec::new();
     for (n, text) in findings.list(list, path) {
         match text::network(text.trim()) {

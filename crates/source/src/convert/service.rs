@@ -1,6 +1,7 @@
 //! v1 Service.
 
 use std::collections::BTreeSet;
+use std::fmt::{Arguments, Display};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -8,7 +9,7 @@ use switchyard_model::{Family, Port, Protocol, Service, ServiceName, ServiceType
 
 use super::text::{self, is_dns_label};
 use super::{Converted, Findings, Interner, namespaced, object_name};
-use crate::wire::{self, Lax, ServiceSpec};
+use crate::wire::{self, Lax, ServiceSpec, Text};
 
 /// What the API server puts where ClientIP affinity has no timeout.
 const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
@@ -49,7 +50,7 @@ pub(crate) fn cluster_ip_wish(wire: &wire::Service) -> Option<FamilyWish> {
     (spec.kind.text() != "ExternalName").then_some(FamilyWish { families, is_dual_stack })
 }
 
-fn is_empty_or_blank(field: &Lax<String>) -> bool {
+fn is_empty_or_blank(field: &Lax<Text>) -> bool {
     !matches!(field, Lax::Wrong(_)) && field.text().trim().is_empty()
 }
 
@@ -100,7 +101,11 @@ fn is_headless(spec: &ServiceSpec) -> bool {
 fn created(wire: &wire::Service, findings: &mut Findings) -> i64 {
     let Some(meta) = wire.metadata.as_ref() else { return 0 };
     let time = findings.field(&meta.creation_timestamp, "metadata.creationTimestamp");
-    let Some(wire::Moment(text)) = time.filter(|time| !time.0.is_empty()) else { return 0 };
+    let text = match time {
+        Some(wire::Moment::Text(text)) if !text.is_empty() => text,
+        Some(wire::Moment::At(time)) => return time.as_second(),
+        _ => return 0,
+    };
     text::time(text).map_or_else(
         || {
             findings.bad("metadata.creationTimestamp", text, "not a time", "the age counts as unknown");
@@ -127,13 +132,11 @@ fn kind(spec: &ServiceSpec, findings: &mut Findings) -> ServiceType {
 /// in clusterIP, clusterIPs and ipFamilies from each other; so each may be missing here.
 fn cluster_ips(spec: &ServiceSpec, findings: &mut Findings) -> Vec<IpAddr> {
     let families = findings.list(&spec.ip_families, "spec.ipFamilies");
-    let mut texts = findings.list(&spec.cluster_ips, "spec.clusterIPs");
+    let texts = findings.list(&spec.cluster_ips, "spec.clusterIPs");
     let first = findings.field(&spec.cluster_ip, "spec.clusterIP");
-    if texts.is_empty() {
-        texts.extend(first.map(|first| (0, first)));
-    }
-    let mut found: Vec<IpAddr> = Vec::new();
-    for (n, text) in texts {
+    let only = first.filter(|_| texts.clone().next().is_none()).map(|first| (0, first));
+    let mut found: Vec<IpAddr> = Vec::with_capacity(Family::ALL.len());
+    for (n, text) in texts.chain(only) {
         if text.trim().is_empty() {
             continue;
         }
@@ -142,10 +145,10 @@ fn cluster_ips(spec: &ServiceSpec, findings: &mut Findings) -> Vec<IpAddr> {
             findings.bad(path, text, "not an IP address", "it is left out");
             continue;
         };
-        let wanted = families.iter().find(|(at, _)| *at == n).map(|(_, family)| family.as_str());
+        let wanted = families.clone().find(|(at, _)| *at == n).map(|(_, family)| family.as_str());
         let family = Family::of(address);
         if wanted.is_some_and(|wanted| wanted != family.as_str())
-            || (wanted.is_none() && !families.is_empty())
+            || (wanted.is_none() && families.clone().next().is_some())
         {
             findings.bad(path, text, "not of the family that spec.ipFamilies names", "it is left out");
         } else if found.iter().any(|&known| Family::of(known) == family) {
@@ -185,8 +188,8 @@ fn load_balancer_ips(wire: &wire::Service, findings: &mut Findings) -> Vec<IpAdd
     let status = status.and_then(|s| findings.field(&s.load_balancer, "status.loadBalancer"));
     let Some(status) = status else { return found };
     for (n, ingress) in findings.list(&status.ingress, "status.loadBalancer.ingress") {
-        let path = format!("status.loadBalancer.ingress[{n}]");
-        let text = findings.text(&ingress.ip, &path);
+        let path = format_args!("status.loadBalancer.ingress[{n}]");
+        let text = findings.text(&ingress.ip, path);
         match (findings.text(&ingress.ip_mode, format_args!("{path}.ipMode")), text) {
             // Only a host name, or the load balancer itself speaks to node ports.
             ("" | "VIP" | "Proxy", "") | ("Proxy", _) => {}
@@ -249,7 +252,7 @@ fn affinity(spec: &ServiceSpec, findings: &mut Findings) -> Option<u32> {
     }
 }
 
-fn policy(field: &Lax<String>, path: &str, findings: &mut Findings) -> TrafficPolicy {
+fn policy(field: &Lax<Text>, path: &str, findings: &mut Findings) -> TrafficPolicy {
     match findings.text(field, path) {
         "" | "Cluster" => TrafficPolicy::Cluster,
         "Local" => TrafficPolicy::Local,
@@ -260,15 +263,20 @@ fn policy(field: &Lax<String>, path: &str, findings: &mut Findings) -> TrafficPo
     }
 }
 
-fn optional_port(field: &Lax<i64>, path: &str, findings: &mut Findings) -> Option<u16> {
-    match findings.field(field, path) {
+fn optional_port(field: &Lax<i64>, path: impl Display, findings: &mut Findings) -> Option<u16> {
+    match findings.field(field, &path) {
         None | Some(0) => None,
         Some(&number) => port_number(number, path, "it is ignored", findings),
     }
 }
 
 /// A port number, or a finding.
-pub(super) fn port_number(number: i64, path: &str, done: &str, findings: &mut Findings) -> Option<u16> {
+pub(super) fn port_number(
+    number: i64,
+    path: impl Display,
+    done: &str,
+    findings: &mut Findings,
+) -> Option<u16> {
     let port = u16::try_from(number).ok().filter(|&port| port != 0);
     if port.is_none() {
         findings.say(format!("{path} {number} is not in 1 to 65535; {done}"));
@@ -280,8 +288,8 @@ fn ports(spec: &ServiceSpec, interner: &mut Interner, findings: &mut Findings) -
     let mut found: Vec<Port> = Vec::new();
     let mut seen = BTreeSet::new();
     for (n, wire) in findings.list(&spec.ports, "spec.ports") {
-        let path = format!("spec.ports[{n}]");
-        let Some(port) = service_port(wire, &path, interner, findings) else { continue };
+        let path = format_args!("spec.ports[{n}]");
+        let Some(port) = service_port(wire, path, interner, findings) else { continue };
         if seen.insert((port.name.clone(), port.protocol)) {
             found.push(port);
         } else {
@@ -294,7 +302,7 @@ fn ports(spec: &ServiceSpec, interner: &mut Interner, findings: &mut Findings) -
 
 fn service_port(
     wire: &wire::ServicePort,
-    path: &str,
+    path: Arguments<'_>,
     interner: &mut Interner,
     findings: &mut Findings,
 ) -> Option<Port> {
@@ -303,16 +311,16 @@ fn service_port(
         findings.say(format!("{path} has no port number; it is left out"));
         return None;
     };
-    let port = port_number(number, &format!("{path}.port"), "the port is left out", findings)?;
-    let node_port = optional_port(&wire.node_port, &format!("{path}.nodePort"), findings);
+    let port = port_number(number, format_args!("{path}.port"), "the port is left out", findings)?;
+    let node_port = optional_port(&wire.node_port, format_args!("{path}.nodePort"), findings);
     Some(Port { name, protocol, port, node_port })
 }
 
 /// Name and protocol of a Service's or a slice's port, or a finding.
 pub(super) fn port_name(
-    name: &Lax<String>,
-    protocol: &Lax<String>,
-    path: &str,
+    name: &Lax<Text>,
+    protocol: &Lax<Text>,
+    path: Arguments<'_>,
     interner: &mut Interner,
     findings: &mut Findings,
 ) -> Option<(std::sync::Arc<str>, Protocol)> {

@@ -1,5 +1,6 @@
 //! discovery.k8s.io/v1 EndpointSlice.
 
+use std::fmt::{Arguments, Display};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +12,7 @@ use switchyard_model::{
 use super::service::{family_named, port_name, port_number};
 use super::text::{self, is_dns_label, is_dns_subdomain, is_label_value};
 use super::{Converted, Findings, Interner, namespaced, object_name};
-use crate::wire::{self, Lax, List, Meta, Named};
+use crate::wire::{self, Lax, List, Meta, Named, Text};
 
 /// Converts a slice. Slices of headless Services and slices that name no Service give nothing, without a complaint.
 pub(crate) fn slice(wire: &wire::EndpointSlice, interner: &mut Interner) -> Converted<EndpointSlice> {
@@ -61,14 +62,14 @@ pub(super) fn ports(
     interner: &mut Interner,
     findings: &mut Findings,
 ) -> Vec<SlicePort> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(length(wire));
     for (n, port) in findings.list(wire, "ports") {
-        let path = format!("ports[{n}]");
+        let path = format_args!("ports[{n}]");
         if port.name == Lax::Absent {
             findings.say(format!("{path} has no name; it is left out (an unnamed port has an empty name)"));
             continue;
         }
-        found.extend(numbered_port(port, &path, interner, findings));
+        found.extend(numbered_port(port, path, interner, findings));
     }
     found.shrink_to_fit(); // It is kept for as long as its object.
     found
@@ -77,7 +78,7 @@ pub(super) fn ports(
 /// A port that may lack a name.
 pub(super) fn numbered_port(
     port: &wire::SlicePort,
-    path: &str,
+    path: Arguments<'_>,
     interner: &mut Interner,
     findings: &mut Findings,
 ) -> Option<SlicePort> {
@@ -86,8 +87,13 @@ pub(super) fn numbered_port(
         findings.say(format!("{path} has no port number; it is left out"));
         return None;
     };
-    let port = port_number(number, &format!("{path}.port"), "the port is left out", findings)?;
+    let port = port_number(number, format_args!("{path}.port"), "the port is left out", findings)?;
     Some(SlicePort { name, protocol, port })
+}
+
+/// How many elements there are, good or bad.
+fn length<T>(list: &Lax<List<T>>) -> usize {
+    list.as_ref().map_or(0, Vec::len)
 }
 
 fn endpoints(
@@ -96,7 +102,7 @@ fn endpoints(
     interner: &mut Interner,
     findings: &mut Findings,
 ) -> Vec<SliceEndpoint> {
-    let mut found: Vec<SliceEndpoint> = Vec::new();
+    let mut found: Vec<SliceEndpoint> = Vec::with_capacity(length(&wire.endpoints));
     for (n, endpoint) in findings.list(&wire.endpoints, "endpoints") {
         let Some(address) = first_address(endpoint, n, family, findings) else { continue };
         let node =
@@ -154,8 +160,8 @@ fn conditions(endpoint: &wire::Endpoint, n: usize, findings: &mut Findings) -> C
 
 /// The name of the endpoint's node, if it is one.
 pub(super) fn node_name(
-    field: &Lax<String>,
-    path: impl std::fmt::Display,
+    field: &Lax<Text>,
+    path: impl Display,
     interner: &mut Interner,
     findings: &mut Findings,
 ) -> Option<Arc<str>> {
@@ -177,15 +183,16 @@ fn hints(
 ) -> Option<Arc<Hints>> {
     let path = format_args!("endpoints[{n}].hints");
     let wire = findings.field(&endpoint.hints, path)?;
-    let zones = hinted(&wire.for_zones, &format!("{path}.forZones"), is_label_value, interner, findings);
-    let nodes = hinted(&wire.for_nodes, &format!("{path}.forNodes"), is_dns_subdomain, interner, findings);
+    let (zone_path, node_path) = (format_args!("{path}.forZones"), format_args!("{path}.forNodes"));
+    let zones = hinted(&wire.for_zones, zone_path, is_label_value, interner, findings);
+    let nodes = hinted(&wire.for_nodes, node_path, is_dns_subdomain, interner, findings);
     let is_empty = zones.is_empty() && nodes.is_empty();
     (!is_empty).then(|| Arc::new(Hints { zones, nodes }))
 }
 
 fn hinted(
     wire: &Lax<List<Named>>,
-    path: &str,
+    path: Arguments<'_>,
     is_valid: fn(&str) -> bool,
     interner: &mut Interner,
     findings: &mut Findings,

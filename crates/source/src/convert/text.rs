@@ -50,22 +50,23 @@ pub(crate) fn address(text: &str) -> Option<IpAddr> {
         let address: Ipv6Addr = text.parse().ok()?;
         return Some(IpAddr::V6(address).to_canonical());
     }
-    let mut octets = [0; 4];
-    let mut parts = text.split('.');
-    for octet in &mut octets {
-        *octet = decimal_octet(parts.next()?)?;
-    }
-    parts.next().is_none().then(|| Ipv4Addr::from(octets).into())
+    ipv4(text).map(IpAddr::V4)
 }
 
-fn decimal_octet(text: &str) -> Option<u8> {
-    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let significant = text.trim_start_matches('0');
-    match (is_number, significant) {
-        (false, _) => None,
-        (true, "") => Some(0),
-        (true, digits) => digits.parse().ok(),
+/// Goes through the text once: a list has a hundred thousand addresses.
+fn ipv4(text: &str) -> Option<Ipv4Addr> {
+    let (mut octets, mut n, mut octet) = ([0; 4], 0, None);
+    for byte in text.bytes() {
+        if byte == b'.' {
+            *octets.get_mut(n)? = octet.take()?;
+            n += 1;
+        } else {
+            let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9)?;
+            octet = Some(octet.unwrap_or(0_u8).checked_mul(10)?.checked_add(digit)?);
+        }
     }
+    *octets.get_mut(n)? = octet?;
+    (n == 3).then(|| octets.into())
 }
 
 /// A range as kube-proxy reads it: lenient as [`address`], host bits cleared.

@@ -11,7 +11,7 @@ use switchyard_model::{Complaint, EndpointSlice, Node, ObjectName, Service};
 
 use super::document::{self, Documents};
 use crate::convert::{self, Converted, FamilyWish, Findings, Interner, clip};
-use crate::wire::{self, Lax, Meta, Object, Shape};
+use crate::wire::{self, Lax, Meta, Object, Shape, Text};
 
 /// Lists within lists are followed this far.
 const MAX_LIST_DEPTH: usize = 4;
@@ -164,7 +164,7 @@ impl Reader<'_> {
                 if let Lax::Is(port) = port
                     && port.name == Lax::Absent
                 {
-                    port.name = Lax::Is(String::new());
+                    port.name = Lax::Is(Text::default());
                 }
             }
         }
@@ -212,6 +212,6 @@ pub(super) fn default_namespace(meta: &mut Lax<Meta>) {
     if let Lax::Is(meta) = meta
         && meta.namespace == Lax::Absent
     {
-        meta.namespace = Lax::Is(DEFAULT_NAMESPACE.to_owned());
+        meta.namespace = Lax::Is(DEFAULT_NAMESPACE.into());
     }
 }

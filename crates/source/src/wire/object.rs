@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::MapAccess;
 use serde::de::value::MapAccessDeserializer;
 
-use super::lax::{Lax, List, Shape};
-use super::protobuf::Value;
+use super::lax::{Lax, List, Shape, Text};
+use super::protobuf::{Value, entry};
 
 /// An object that is listed and watched by itself.
 pub(crate) trait Object: Shape + Clone + Debug + Default + Send + 'static {
@@ -59,7 +60,7 @@ macro_rules! maps {
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(default)]
         pub(crate) struct $name {
-            $(#[serde(rename = $key)] pub(crate) $field: Lax<String>,)*
+            $(#[serde(rename = $key)] pub(crate) $field: Lax<Text>,)*
         }
 
         impl Shape for $name {
@@ -70,13 +71,12 @@ macro_rules! maps {
             }
 
             fn of_protobuf(into: &mut Lax<Self>, value: Value<'_>) {
-                let mut entry = Lax::<Entry>::Absent;
-                Entry::of_protobuf(&mut entry, value);
-                let (mut record, entry) = (into.take_or_default(), entry.take_or_default());
-                match entry.key.text() {
-                    $($key => record.$field = entry.value,)*
-                    _ => {}
-                }
+                let mut record = into.take_or_default();
+                let (key, value) = entry(value);
+                $(if key == $key.as_bytes() {
+                    record.$field = Lax::Absent;
+                    value.into_iter().for_each(|value| Shape::of_protobuf(&mut record.$field, value));
+                })*
                 *into = Lax::Is(record);
             }
         }
@@ -127,9 +127,9 @@ maps! {
 records! {
     /// `metadata`.
     Meta {
-        name: String = 1,
-        namespace: String = 3,
-        resource_version: String = 6,
+        name: Text = 1,
+        namespace: Text = 3,
+        resource_version: Text = 6,
         creation_timestamp: Moment = 8,
         deletion_timestamp: Moment = 9,
         labels: Labels = 11,
@@ -145,20 +145,20 @@ records! {
 
     ServiceSpec {
         #[serde(rename = "type")]
-        kind: String = 4,
+        kind: Text = 4,
         #[serde(rename = "clusterIP")]
-        cluster_ip: String = 3,
+        cluster_ip: Text = 3,
         #[serde(rename = "clusterIPs")]
-        cluster_ips: List<String> = 18,
-        ip_families: List<String> = 19,
-        ip_family_policy: String = 17,
+        cluster_ips: List<Text> = 18,
+        ip_families: List<Text> = 19,
+        ip_family_policy: Text = 17,
         #[serde(rename = "externalIPs")]
-        external_ips: List<String> = 5,
-        load_balancer_source_ranges: List<String> = 9,
-        session_affinity: String = 7,
+        external_ips: List<Text> = 5,
+        load_balancer_source_ranges: List<Text> = 9,
+        session_affinity: Text = 7,
         session_affinity_config: AffinityConfig = 14,
-        internal_traffic_policy: String = 22,
-        external_traffic_policy: String = 11,
+        internal_traffic_policy: Text = 22,
+        external_traffic_policy: Text = 11,
         health_check_node_port: i64 = 12,
         ports: List<ServicePort> = 1,
     }
@@ -173,8 +173,8 @@ records! {
     }
 
     ServicePort {
-        name: String = 1,
-        protocol: String = 2,
+        name: Text = 1,
+        protocol: Text = 2,
         port: i64 = 3,
         node_port: i64 = 5,
     }
@@ -188,22 +188,22 @@ records! {
     }
 
     Ingress {
-        ip: String = 1,
-        ip_mode: String = 3,
+        ip: Text = 1,
+        ip_mode: Text = 3,
     }
 
     /// discovery.k8s.io/v1 EndpointSlice.
     EndpointSlice {
         metadata: Meta = 1,
-        address_type: String = 4,
+        address_type: Text = 4,
         endpoints: List<Endpoint> = 2,
         ports: List<SlicePort> = 3,
     }
 
     Endpoint {
-        addresses: List<String> = 1,
+        addresses: List<Text> = 1,
         conditions: EndpointConditions = 2,
-        node_name: String = 6,
+        node_name: Text = 6,
         hints: EndpointHints = 8,
     }
 
@@ -220,13 +220,13 @@ records! {
 
     /// An object with a name and nothing else that matters.
     Named {
-        name: String = 1,
+        name: Text = 1,
     }
 
     /// A port of an EndpointSlice, or in JSON of an Endpoints subset.
     SlicePort {
-        name: String = 1,
-        protocol: String = 2,
+        name: Text = 1,
+        protocol: Text = 2,
         port: i64 = 3,
     }
 
@@ -243,8 +243,8 @@ records! {
     }
 
     SubsetAddress {
-        ip: String = 1,
-        node_name: String = 4,
+        ip: Text = 1,
+        node_name: Text = 4,
     }
 
     /// An EndpointSlice as far as it tells the names of pods.
@@ -254,15 +254,15 @@ records! {
     }
 
     PodEndpoint {
-        addresses: List<String> = 1,
+        addresses: List<Text> = 1,
         target_ref: TargetRef = 4,
     }
 
     /// The object behind an address.
     TargetRef {
-        kind: String = 1,
-        namespace: String = 2,
-        name: String = 3,
+        kind: Text = 1,
+        namespace: Text = 2,
+        name: Text = 3,
     }
 
     /// Endpoints as far as they tell the names of pods; only files have them.
@@ -277,7 +277,7 @@ records! {
     }
 
     PodAddress {
-        ip: String = 1,
+        ip: Text = 1,
         target_ref: TargetRef = 2,
     }
 
@@ -295,14 +295,14 @@ records! {
 
     NodeSpec {
         #[serde(rename = "podCIDR")]
-        pod_cidr: String = 1,
+        pod_cidr: Text = 1,
         #[serde(rename = "podCIDRs")]
-        pod_cidrs: List<String> = 7,
+        pod_cidrs: List<Text> = 7,
         taints: List<Taint> = 5,
     }
 
     Taint {
-        key: String = 1,
+        key: Text = 1,
     }
 
     NodeStatus {
@@ -311,8 +311,8 @@ records! {
 
     NodeAddress {
         #[serde(rename = "type")]
-        kind: String = 1,
-        address: String = 2,
+        kind: Text = 1,
+        address: Text = 2,
     }
 
     /// networking.k8s.io/v1 ServiceCIDR.
@@ -322,25 +322,19 @@ records! {
     }
 
     ServiceCidrSpec {
-        cidrs: List<String> = 1,
-    }
-
-    /// An entry of a map from text to text.
-    Entry {
-        key: String = 1,
-        value: String = 2,
+        cidrs: List<Text> = 1,
     }
 
     /// What a list says about itself.
     ListMeta {
-        resource_version: String = 2,
+        resource_version: Text = 2,
         #[serde(rename = "continue")]
-        more: String = 3,
+        more: Text = 3,
     }
 
     /// Why a request was refused.
     Refusal {
-        message: String = 3,
+        message: Text = 3,
     }
 
     /// A time.
@@ -349,15 +343,20 @@ records! {
     }
 }
 
-/// A time, as text of RFC 3339.
+/// A time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(pub(crate) String);
+pub(crate) enum Moment {
+    /// As text of RFC 3339, or something else.
+    Text(String),
+    /// Itself.
+    At(Timestamp),
+}
 
 impl Shape for Moment {
     const WANTED: &'static str = "text";
 
     fn of_text(text: &str) -> Option<Self> {
-        Some(Self(text.to_owned()))
+        Some(Self::Text(text.to_owned()))
     }
 
     fn of_protobuf(into: &mut Lax<Self>, value: Value<'_>) {
@@ -365,8 +364,8 @@ impl Shape for Moment {
         Seconds::of_protobuf(&mut time, value);
         let seconds = time.as_ref().and_then(|time| time.seconds.as_ref()).copied();
         // A time without seconds is none.
-        *into = match (time, seconds.map(jiff::Timestamp::from_second)) {
-            (_, Some(Ok(time))) => Lax::Is(Self(time.to_string())),
+        *into = match (time, seconds.map(Timestamp::from_second)) {
+            (_, Some(Ok(time))) => Lax::Is(Self::At(time)),
             (Lax::Is(_), None) => Lax::Absent,
             _ => Lax::Wrong("no time"),
         };

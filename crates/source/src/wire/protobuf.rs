@@ -98,6 +98,10 @@ impl Head {
 
 /// A number of variable length, and how many bytes it took; nothing if it is not all there.
 fn number(bytes: &[u8]) -> Result<Option<(u64, usize)>, Broken> {
+    // Nearly every head is two such bytes.
+    if let Some(byte) = bytes.first().filter(|byte| **byte < 0x80) {
+        return Ok(Some((u64::from(*byte), 1)));
+    }
     let mut value = 0_u64;
     for (n, byte) in bytes.iter().copied().enumerate().take(10) {
         value |= u64::from(byte & 0x7f) << (7 * n);
@@ -149,6 +153,20 @@ pub(crate) fn decode<T: Shape + Default>(bytes: &[u8]) -> T {
         Lax::Is(object) => object,
         Lax::Absent | Lax::Wrong(_) => T::default(),
     }
+}
+
+/// Key and value of an entry of a map; no key if it is none.
+pub(crate) fn entry<'a>(entry: Value<'a>) -> (&'a [u8], Option<Value<'a>>) {
+    let (mut key, mut value) = (&[][..], None);
+    for field in Fields::of(entry.bytes().unwrap_or_default()) {
+        match field {
+            Ok((1, found)) => key = found.bytes().unwrap_or_default(),
+            Ok((2, found)) => value = Some(found),
+            Ok(_) => {}
+            Err(Broken) => return (&[], None),
+        }
+    }
+    (key, value)
 }
 
 /// The object in an answer, if it is one.

@@ -1,16 +1,17 @@
-//! Which rules carry the packets for a frontend.
+//! Which rules carry a packet, or refuse it.
 
 use std::collections::BTreeSet;
 
 use super::Planner;
-use crate::explain::Hit;
+use crate::explain::Explanation;
 use crate::iptables::base::Top;
 use crate::iptables::rule::{Match, Rule, Table, Target};
 use crate::route::{Frontend, FrontendAddress};
 
 impl Planner {
-    /// One line for each rule: those of shared chains, then those of the chains that they lead to.
-    pub fn means(&self, hit: &Hit<'_>) -> Vec<String> {
+    /// One line for each rule: those of shared chains, then those of the chains that they lead to. Only for frontends there are any.
+    pub fn means(&self, explanation: &Explanation<'_>) -> Vec<String> {
+        let Some(hit) = &explanation.hit else { return Vec::new() };
         let Some(port) = self.book.ports().get(&hit.port.name) else { return Vec::new() };
         let fragment = self.fragment(port);
         let (mut lines, mut reached): (Vec<String>, BTreeSet<&str>) = Default::default();

@@ -145,6 +145,17 @@ fn nothing_can_be_changed_and_other_paths_stay_what_they_are() {
 }
 
 #[test]
+fn any_protocol_is_no_protocol() {
+    let server = served();
+    for (query, asked) in [("", ""), ("&protocol=", ""), ("&protocol=udp", "udp")] {
+        let page = ask(server.address, "GET", &format!("/ui/explain?to=shop%2Fdns{query}"));
+        assert!(page.contains(&format!("(&#34;protocol&#34;, &#34;{asked}&#34;)")), "{query}: {page}");
+    }
+    let form = ask(server.address, "GET", "/ui/explain");
+    assert!(form.contains("<select id=\"protocol\" name=\"protocol\"><option value=\"\""), "{form}");
+}
+
+#[test]
 fn who_was_led_here_by_another_name_is_sent_away() {
     let server = served();
     let status = |host: &str| {
