@@ -7,7 +7,7 @@
 //! - A run starts no earlier than `min` after the end of the run before it. The first run is not delayed.
 //! - Requests are not counted: any number of them before a run starts are served by that run, and any number during
 //!   a run cause exactly one more.
-//! - After a run there is always another, at the latest `max` after its end, or `retry` after a failure. Before the
+//! - After a run there is always another, at the latest `max` after its end, or `retry` after one that left something undone. Before the
 //!   first request there is none, so nothing is written before the sources are complete.
 
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 pub enum Outcome {
     /// Everything is written.
     Done,
+    /// Everything is written but what cannot be served for now. Nobody tells when it can, so it is tried again after the retry interval.
+    SetAside,
     /// Something is not; it is tried again after the retry interval.
     Failed,
 }
@@ -91,7 +93,7 @@ impl Pace {
     pub fn finished(&mut self, now: Instant, outcome: Outcome) {
         let rest = match outcome {
             Outcome::Done => self.max,
-            Outcome::Failed => self.retry.max(self.min),
+            Outcome::SetAside | Outcome::Failed => self.retry.max(self.min),
         };
         self.state = State::Idle(Window { opens: after(now, self.min), closes: after(now, rest) });
     }
@@ -205,6 +207,20 @@ mod tests {
                 (1_070, Request, "1160"),
                 (1_160, Start, "finish"),
                 (1_200, Finish(Outcome::Done), "10200"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_set_aside_is_tried_again_soon() {
+        check(
+            &mut Pace::new(ms(100), ms(1_000), ms(9_000)),
+            &[
+                (0, Request, "run"),
+                (0, Start, "finish"),
+                (50, Finish(Outcome::SetAside), "1050"),
+                (1_050, Start, "finish"),
+                (1_060, Finish(Outcome::Done), "10060"),
             ],
         );
     }

@@ -151,7 +151,7 @@ fn dataplane(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Res
 }
 
 fn nftables_mode(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
-    let wishes = nft::Config { mark: config.masquerade_mark, service_cidrs: Vec::new() };
+    let wishes = nft::Config { mark: config.masquerade_mark, ..nft::Config::default() };
     let mut modes: Vec<Box<dyn switchyard_apply::Mode>> = Vec::new();
     // First, because it says what is missing.
     let families = crate::probe::families_for_nftables()?;

@@ -232,6 +232,10 @@ impl Loop {
         if let Some(act) = self.on_first_success.take_if(|_| is_written) {
             act();
         }
+        let is_complete = self.families.iter().all(|sync| sync.set_aside().is_empty());
+        if outcome == Outcome::Done && !is_complete {
+            outcome = Outcome::SetAside;
+        }
         self.pace.finished(Instant::now(), outcome);
     }
 

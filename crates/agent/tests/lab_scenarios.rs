@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use switchyard_lab::Lab;
-use switchyard_lab::scenario::{Scenario, to_manifests};
+use switchyard_lab::scenario::{Mode, Scenario, to_manifests};
 use switchyard_model::Family;
 
 use common::explained;
 use common::proxy::{Agent, Bench, scenarios};
-use common::relayed::through_a_relay;
+use common::relayed::{page, through_a_relay};
 use common::stage::Stage;
 use common::variant::{Variant, say};
 
@@ -88,6 +88,27 @@ fn ipvs() {
 #[test]
 fn userspace() {
     run_all(Variant::Userspace, Configured::ByFlags);
+}
+
+/// The page about modes says how many flows, each counted in every family, have an expectation of their own in a mode.
+#[test]
+fn the_page_counts_what_differs() {
+    let all = Scenario::read_all(&scenarios()).unwrap();
+    let page = page().unwrap();
+    for (mode, name) in [(Mode::Nftables, "nftables"), (Mode::Ipvs, "ipvs")] {
+        let of = |scenario: &Scenario| -> usize {
+            let flows = scenario.steps.iter().flat_map(|step| &step.flows);
+            flows
+                .filter(|flow| flow.expected_in(mode) != &flow.expected)
+                .map(|flow| flow.families().len())
+                .sum()
+        };
+        let counts: Vec<usize> = all.iter().map(of).filter(|count| *count > 0).collect();
+        let counted = format!("| {}, in {} scenarios: ", counts.iter().sum::<usize>(), counts.len());
+        let row =
+            page.lines().find(|line| line.starts_with(&format!("| {name} | {} of ", all.len()))).unwrap();
+        assert!(row.contains(&counted), "docs/modes.md lacks {counted:?} in: {row}");
+    }
 }
 
 /// `SCENARIO=name` in the environment picks those whose names contain the text.

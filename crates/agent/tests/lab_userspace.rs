@@ -1,5 +1,5 @@
-//! Userspace mode beyond scenarios with rules, which `lab_scenarios` runs: changes under connections that are held, faults, crowds,
-//! another mode before it, and the way without any privileges.
+//! Userspace mode beyond scenarios with rules, which `lab_scenarios` runs: changes under connections that are held, faults, crowds, restarts,
+//! endpoints that lead back, another mode before it, and the way without any privileges.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
@@ -9,12 +9,18 @@ mod common;
 
 #[path = "lab_userspace/changes.rs"]
 mod changes;
+#[path = "lab_userspace/circles.rs"]
+mod circles;
 #[path = "lab_userspace/crowds.rs"]
 mod crowds;
 #[path = "lab_userspace/faults.rs"]
 mod faults;
 #[path = "lab_userspace/loopback.rs"]
 mod loopback;
+#[path = "lab_userspace/restart.rs"]
+mod restart;
+#[path = "lab_userspace/unprivileged.rs"]
+mod unprivileged;
 
 use std::io::ErrorKind;
 use std::process::Command;

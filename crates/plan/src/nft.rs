@@ -54,10 +54,12 @@ pub struct Config {
     pub mark: u32,
     /// Ranges from which cluster IPs are given out: traffic to one that no Service has is dropped.
     pub service_cidrs: Vec<IpNet>,
+    /// Only if endpoints are listeners of this node: the priority by which packets of the relay behind them are known.
+    pub relay: Option<u32>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { mark: 1 << 14, service_cidrs: Vec::new() }
+        Self { mark: 1 << 14, service_cidrs: Vec::new(), relay: None }
     }
 }

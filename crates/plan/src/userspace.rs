@@ -12,12 +12,16 @@
 //!   pool, rejected or dropped where that would be. Only who answers differs.
 //! - On loopback, a door and the port that it would like depend on its own service port alone.
 
+mod heritage;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use switchyard_model::{Conditions, Endpoint, Hints, Protocol, ServicePort, ServicePortName};
+
+pub use heritage::Heritage;
 
 use crate::route::{Client, Frontend, FrontendAddress, FrontendKind, Pool, PortRoutes, Route, Verdict};
 use crate::settings::Settings;
@@ -26,6 +30,10 @@ use crate::settings::Settings;
 const FIRST_PORT: u16 = 20_000;
 /// And so many there are.
 const PORTS: u16 = 10_000;
+
+/// By this the kernel knows packets that the relay sends to endpoints (`SO_PRIORITY`). It is no mark: those belong to others, who give way
+/// and verdicts by them. As a class of traffic it has no place in any queue, and so the usual one.
+pub const PRIORITY: u32 = 0x5359_0000;
 
 /// The node that no node is.
 const NO_NODE: &str = "";
@@ -54,7 +62,7 @@ pub enum Port {
     Only(u16),
     /// This one if it is free, else one behind it.
     From(u16),
-    /// Any.
+    /// The one that it had, else any.
     Any,
 }
 
@@ -65,6 +73,8 @@ pub struct Listener {
     pub door: Door,
     /// What its clients would dial elsewhere, if it stands for one frontend.
     pub frontend: Option<Frontend>,
+    /// What its clients dial, where rules lead them here; nothing where they come by themselves.
+    pub frontends: Vec<Frontend>,
     /// Where it would like to be.
     pub port: Port,
     /// Who gets new clients. Empty if nobody does.
@@ -87,7 +97,12 @@ pub fn behind_rules(routes: &PortRoutes<'_>) -> Vec<Listener> {
     let wanted = [(Pool::Cluster, Door::Cluster), (Pool::Local, Door::Local)].into_iter();
     let wanted = wanted.filter(|(pool, _)| verdicts.contains(&Verdict::Pick(*pool)));
     let wanted = wanted.filter(|_| is_relayed(routes.port.name.protocol));
-    wanted.map(|(pool, door)| listener(routes, door, None, Port::Any, targets(routes, pool))).collect()
+    let frontends: Vec<Frontend> = routes.routes.iter().map(|route| route.frontend).collect();
+    let listener = |(pool, door)| Listener {
+        frontends: frontends.clone(),
+        ..listener(routes, door, None, Port::Any, targets(routes, pool))
+    };
+    wanted.map(listener).collect()
 }
 
 /// The listeners on loopback addresses: one for each frontend. One without targets turns its clients away, but keeps
@@ -141,7 +156,8 @@ fn listener(
     let endpoints = routes.port.endpoints.iter();
     // Ready without serving happens with publishNotReadyAddresses.
     let serving = endpoints.filter(|e| e.conditions.serving || e.conditions.ready).map(|e| e.address);
-    Listener { door, frontend, port, targets, serving: serving.collect(), affinity: routes.port.affinity }
+    let (serving, affinity) = (serving.collect(), routes.port.affinity);
+    Listener { door, frontend, frontends: Vec::new(), port, targets, serving, affinity }
 }
 
 /// The same for every run, and different for most doors.

@@ -38,6 +38,21 @@ struct Inner {
     clients: Generations<IpAddr, (SocketAddr, Instant)>,
 }
 
+impl Inner {
+    /// The target that the client is to stay with.
+    fn known(&mut self, client: IpAddr, now: Instant) -> Option<SocketAddr> {
+        let stay = self.stay?;
+        let (target, since) = self.clients.used(&client).0?;
+        (now.saturating_duration_since(*since) < stay).then_some(*target)
+    }
+
+    fn remember(&mut self, client: IpAddr, target: SocketAddr, now: Instant) {
+        if self.stay.is_some() {
+            self.clients.insert(client, (target, now));
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Backends {
@@ -79,15 +94,12 @@ impl Backends {
         self.lock().running.contains(target)
     }
 
-    /// The target to try for a client; `None` if there is none that was not `tried`.
+    /// The target to try for a client; `None` if there is none that was not `tried`. Where clients stay, the client stays with
+    /// this one from now on: connections that it makes at the same time go there, too.
     pub(crate) fn pick(&self, client: IpAddr, tried: &[SocketAddr], now: Instant) -> Option<SocketAddr> {
         let mut inner = self.lock();
-        if let Some(stay) = inner.stay {
-            let known = inner.clients.used(&client).0;
-            let fresh = known.filter(|(_, since)| now.saturating_duration_since(*since) < stay);
-            if let Some(target) = fresh.map(|(target, _)| *target).filter(|target| !tried.contains(target)) {
-                return Some(target);
-            }
+        if let Some(target) = inner.known(client, now).filter(|target| !tried.contains(target)) {
+            return Some(target);
         }
         let count = inner.targets.len();
         let start = inner.next.checked_rem(count)?;
@@ -97,21 +109,22 @@ impl Backends {
             .find(|(_, target)| !tried.contains(target));
         let (index, target) = found?;
         inner.next = index.wrapping_add(1);
+        inner.remember(client, target, now);
         Some(target)
     }
 
-    /// The client reached this target.
+    /// The client reached this target, and stays with it if it has found no other meanwhile.
     pub(crate) fn reached(&self, client: IpAddr, target: SocketAddr, now: Instant) {
         let mut inner = self.lock();
-        if inner.stay.is_some() && inner.targets.contains(&target) {
-            inner.clients.insert(client, (target, now));
+        if inner.known(client, now).is_none_or(|known| known == target) && inner.targets.contains(&target) {
+            inner.remember(client, target, now);
         }
     }
 
-    /// The client did not reach its target and need not stay with it.
-    pub(crate) fn missed(&self, client: IpAddr) {
+    /// The client did not reach this target and need not stay with it. Another connection may have brought it elsewhere since.
+    pub(crate) fn missed(&self, client: IpAddr, target: SocketAddr) {
         let mut inner = self.lock();
-        if inner.stay.is_some() {
+        if inner.clients.peek(&client).is_some_and(|(known, _)| *known == target) {
             inner.clients.remove(&client);
         }
     }
@@ -166,20 +179,35 @@ mod tests {
         let stay = Duration::from_secs(10);
         let all = backends(1..=3, Some(stay));
         let begin = Instant::now();
-        all.reached(CLIENT, target(2), begin);
+        let clients = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        clients.iter().for_each(|client| all.reached(*client, target(2), begin));
         for seconds in [0, 5, 9] {
-            assert_eq!(all.pick(CLIENT, &[], begin + Duration::from_secs(seconds)), Some(target(2)));
+            assert_eq!(all.pick(clients[0], &[], begin + Duration::from_secs(seconds)), Some(target(2)));
         }
         let later = begin + stay;
-        let picked: HashSet<_> = (0..3).map(|_| all.pick(CLIENT, &[], later).unwrap()).collect();
+        let picked: HashSet<_> =
+            clients.iter().map(|client| all.pick(*client, &[], later).unwrap()).collect();
         assert_eq!(picked.len(), 3, "forgotten");
         all.reached(CLIENT, target(2), later);
         all.replace(targets(3..=4, Some(stay)));
         assert_ne!(all.pick(CLIENT, &[], later), Some(target(2)), "gone");
-        all.reached(CLIENT, target(4), later);
-        all.missed(CLIENT);
-        let picked: HashSet<_> = (0..2).map(|_| all.pick(CLIENT, &[], later).unwrap()).collect();
-        assert_eq!(picked.len(), 2, "a target that fails holds nobody");
+    }
+
+    #[test]
+    fn connections_that_a_client_makes_at_once_go_to_one_target() {
+        let all = backends(1..=3, Some(Duration::from_secs(10)));
+        let now = Instant::now();
+        let first = all.pick(CLIENT, &[], now).unwrap();
+        assert_eq!((0..3).map(|_| all.pick(CLIENT, &[], now).unwrap()).collect::<Vec<_>>(), [first; 3]);
+        // One of them fails and finds another; that others fail too changes nothing any more.
+        all.missed(CLIENT, first);
+        let second = all.pick(CLIENT, &[first], now).unwrap();
+        all.missed(CLIENT, first);
+        assert_eq!(all.pick(CLIENT, &[first], now), Some(second));
+        all.reached(CLIENT, second, now);
+        assert_eq!(all.pick(CLIENT, &[], now), Some(second), "a target that fails holds nobody");
+        all.reached(CLIENT, first, now);
+        assert_eq!(all.pick(CLIENT, &[], now), Some(second), "one that is late moves nobody");
     }
 
     #[test]

@@ -51,6 +51,11 @@ impl Descriptors {
         Arc::new(Self { most, used: AtomicUsize::new(0), is_told: AtomicBool::new(false) })
     }
 
+    /// How many permits there are.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
     /// So many descriptors, if there are.
     pub(crate) fn take(self: &Arc<Self>, count: usize) -> Option<Permit> {
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {

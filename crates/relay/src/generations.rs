@@ -21,9 +21,17 @@ impl<K: Eq + Hash + Clone, V> Generations<K, V> {
         Self { young: HashMap::new(), old: HashMap::new(), half: half.max(1) }
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
+    }
+
+    /// The value. It does not count as used.
+    pub(crate) fn peek<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.young.get(key).or_else(|| self.old.get(key))
     }
 
     /// The value, which counts as used now. The second part are values that had to go.
@@ -62,13 +70,12 @@ impl<K: Eq + Hash + Clone, V> Generations<K, V> {
         self.old.retain(&mut keep);
     }
 
-    /// Lets the old generation go, so that there is room; the young one if nothing is old.
-    pub(crate) fn age(&mut self) -> HashMap<K, V> {
-        let young = std::mem::take(&mut self.young);
+    /// Those that were not used since the last change of generations. If there are none, the generations change.
+    pub(crate) fn unused(&mut self) -> impl Iterator<Item = (&K, &V)> {
         if self.old.is_empty() {
-            return young;
+            self.old = std::mem::take(&mut self.young);
         }
-        std::mem::replace(&mut self.old, young)
+        self.old.iter()
     }
 
     fn make_room(&mut self) -> HashMap<K, V> {
@@ -111,14 +118,16 @@ mod tests {
     }
 
     #[test]
-    fn aging_makes_room() {
+    fn who_was_not_used_lately_is_known() {
         let mut map = Generations::new(8);
         map.insert(1, ());
-        assert_eq!(map.age().len(), 1, "all are young");
-        map.insert(1, ());
         map.insert(2, ());
-        map.old = map.age();
+        assert_eq!(map.unused().count(), 2, "the generations change");
+        map.used(&1);
         map.insert(3, ());
-        assert_eq!((map.age().len(), map.len()), (2, 1), "the older go first");
+        assert_eq!(map.unused().map(|(key, ())| *key).collect::<Vec<_>>(), [2]);
+        assert!(map.peek(&2).is_some() && map.peek(&3).is_some() && map.peek(&4).is_none());
+        assert_eq!(map.unused().count(), 1, "looking is not using");
+        assert_eq!(map.len(), 3);
     }
 }

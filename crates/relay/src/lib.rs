@@ -9,6 +9,7 @@
 //! | [`backends`] | which target a client gets |
 //! | [`tcp`] | accepts, tries targets, copies both ways |
 //! | [`udp`] | one flow per client |
+//! | [`own`] | which targets are the relay itself |
 //! | [`descriptors`] | how many files may be open |
 //! | [`counts`] | what happened |
 //!
@@ -17,14 +18,15 @@
 //!   went away ends at once.
 //! - Nothing here grows without bound: connections and flows are limited by file descriptors, flows and remembered
 //!   clients of one listener also by number.
-//! - Nobody wakes up while no byte moves: there is no timer but those of UDP flows, of attempts to connect, and one
-//!   at the beginning of a connection.
+//! - Nobody wakes up while no byte moves: there is no timer but those of UDP flows, and one for the attempts to connect
+//!   and the beginning of a connection.
 //! - A connection that is idle holds no buffer.
 
 mod backends;
 mod counts;
 mod descriptors;
 mod generations;
+mod own;
 mod relay;
 mod tcp;
 #[cfg(test)]
@@ -35,3 +37,4 @@ pub use backends::Targets;
 pub use counts::Counts;
 pub use descriptors::{Limit, raise_limit};
 pub use relay::{Config, Listen, ListenError, ListenerId, Origin, Relay, Transport};
+pub use udp::{affordable_flows, local_ports};

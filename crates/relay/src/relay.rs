@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::backends::{Backends, Targets};
 use crate::counts::{Counts, Tallies};
 use crate::descriptors::{Descriptors, Permit};
+use crate::own::Own;
 use crate::tcp::{self, Pipes};
 use crate::udp;
 
@@ -25,7 +27,7 @@ use crate::udp;
 const BACKLOG: i32 = 4096;
 
 /// The protocol of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     /// TCP.
     Tcp,
@@ -87,10 +89,16 @@ pub struct Config {
     pub open_files: u64,
     /// UDP flows without a datagram for so long end.
     pub udp_idle: Duration,
+    /// Where there is no room for another UDP flow, one goes that nothing passed for so long.
+    pub udp_rest: Duration,
     /// UDP flows of one listener.
     pub max_flows: usize,
+    /// UDP flows of all listeners together, see [`affordable_flows`](crate::affordable_flows).
+    pub max_all_flows: usize,
     /// How long the first, second… attempt to reach a target may take; there are no more attempts than these.
     pub dial_timeouts: [Duration; 4],
+    /// What the kernel knows the sockets towards targets by (`SO_PRIORITY`); it takes a privilege.
+    pub priority: Option<u32>,
 }
 
 impl Default for Config {
@@ -98,8 +106,11 @@ impl Default for Config {
         Self {
             open_files: 1024,
             udp_idle: Duration::from_secs(30),
+            udp_rest: Duration::from_secs(1),
             max_flows: 8192,
+            max_all_flows: 14_116,
             dial_timeouts: [250, 500, 1000, 2000].map(Duration::from_millis),
+            priority: None,
         }
     }
 }
@@ -111,6 +122,37 @@ pub(crate) struct Shared {
     pub(crate) tallies: Tallies,
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) pipes: Pipes,
+    pub(crate) room: Arc<udp::Room>,
+    pub(crate) own: Own,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Self {
+        let descriptors = Descriptors::of_limit(config.open_files);
+        let (pipes, room) = (Pipes::new(&descriptors), udp::Room::new(config.max_all_flows));
+        let (tallies, own) = Default::default();
+        Self { config, tallies, descriptors, pipes, room, own }
+    }
+
+    /// So many descriptors, if there are. Pipes that nobody uses are no reason for a refusal.
+    pub(crate) fn take(&self, count: usize) -> Option<Permit> {
+        self.descriptors.take(count).or_else(|| {
+            self.pipes.close_spare();
+            self.descriptors.take(count)
+        })
+    }
+
+    /// Somebody was refused for want of descriptors or ports.
+    pub(crate) fn tell_shortage(&self) {
+        self.tallies.out_of_descriptors.add();
+        self.descriptors.tell_shortage();
+    }
+}
+
+/// True if the kernel has no more descriptors or memory to give.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use nix::libc::{EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOBUFS | ENOMEM))
 }
 
 /// Names a listener.
@@ -128,6 +170,7 @@ enum Served {
 struct Listener {
     served: Served,
     task: JoinHandle<()>,
+    own: (Transport, SocketAddr),
     _permit: Permit,
 }
 
@@ -148,10 +191,8 @@ impl Relay {
     pub fn start(config: Config) -> io::Result<Self> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.thread_name("relay").enable_all().build()?;
-        let descriptors = Descriptors::of_limit(config.open_files);
-        let shared =
-            Shared { config, tallies: Tallies::default(), pipes: Pipes::new(&descriptors), descriptors };
-        Ok(Self { listeners: HashMap::new(), next: 0, shared: Arc::new(shared), runtime: Some(runtime) })
+        let shared = Arc::new(Shared::new(config));
+        Ok(Self { listeners: HashMap::new(), next: 0, shared, runtime: Some(runtime) })
     }
 
     /// Listens, and says where.
@@ -164,7 +205,7 @@ impl Relay {
         targets: Targets,
     ) -> Result<(ListenerId, SocketAddr), ListenError> {
         let address = listen.address;
-        let Some(permit) = self.shared.descriptors.take(1) else {
+        let Some(permit) = self.shared.take(1) else {
             self.shared.descriptors.tell_shortage();
             return Err(ListenError::Descriptors { address });
         };
@@ -183,13 +224,15 @@ impl Relay {
             }
             Transport::Udp => {
                 let socket = tokio::net::UdpSocket::from_std(socket.into()).map_err(failed)?;
-                let switch = Arc::new(udp::Switch::new(socket, targets, self.shared.clone()));
+                let switch = udp::Switch::new(socket, targets, self.shared.clone());
                 (Served::Udp(switch.clone()), runtime.spawn(udp::serve(switch)))
             }
         };
         let id = ListenerId(self.next);
         self.next += 1;
-        self.listeners.insert(id, Listener { served, task, _permit: permit });
+        let own = (listen.transport, bound);
+        self.shared.own.add(own);
+        self.listeners.insert(id, Listener { served, task, own, _permit: permit });
         Ok((id, bound))
     }
 
@@ -204,15 +247,22 @@ impl Relay {
 
     /// Ends a listener. Its TCP connections go on, its UDP flows end. When this returns, its address is free.
     pub fn close(&mut self, id: ListenerId) {
-        let Some(Listener { served, task, .. }) = self.listeners.remove(&id) else { return };
+        let Some(Listener { served, task, own, .. }) = self.listeners.remove(&id) else { return };
+        self.shared.own.remove(own);
         if let Served::Udp(switch) = &served {
             switch.replace(Targets::default());
         }
-        drop(served);
         task.abort();
         if let Some(runtime) = &self.runtime {
             // It ends by being aborted, which is no news.
             let _ = runtime.block_on(task);
+        }
+        if let Served::Udp(mut switch) = served {
+            // Whoever passes an answer right now has it for a moment.
+            while let Err(shared) = Arc::try_unwrap(switch) {
+                switch = shared;
+                thread::yield_now();
+            }
         }
     }
 

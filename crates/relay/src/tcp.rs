@@ -9,20 +9,19 @@ mod pipe;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{SockRef, Socket, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Sleep;
 
 use crate::backends::Backends;
 use crate::descriptors::Permit;
-use crate::relay::{Origin, Shared};
+use crate::relay::{Origin, Shared, Transport, is_shortage};
 pub(crate) use pipe::Pipes;
-
-/// A connection that has lived for so long is worth the calls that keepalive costs; most are over by then.
-const SETTLED: Duration = Duration::from_secs(2);
 
 /// Rest after a failure to accept.
 const REST: Duration = Duration::from_millis(100);
@@ -57,14 +56,16 @@ impl Door {
     fn takes(&self, stream: &TcpStream) -> bool {
         match self.origin {
             Origin::Any => true,
-            Origin::Redirected => dialled(stream).is_some_and(|address| address != self.address),
+            Origin::Redirected => {
+                dialled(stream, self.address).is_some_and(|dialled| dialled != self.address)
+            }
         }
     }
 }
 
-/// What the client dialled before the kernel sent it here; nothing if the kernel does not know.
-fn dialled(stream: &TcpStream) -> Option<SocketAddr> {
-    if stream.local_addr().ok()?.is_ipv6() {
+/// What the client dialled before the kernel sent it to `here`; nothing if the kernel does not know.
+fn dialled(stream: &TcpStream, here: SocketAddr) -> Option<SocketAddr> {
+    if here.is_ipv6() {
         let address = getsockopt(stream, sockopt::Ip6tOriginalDst).ok()?;
         let ip = std::net::Ipv6Addr::from(address.sin6_addr.s6_addr);
         return Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))));
@@ -82,18 +83,12 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 if is_shortage(&error) {
-                    door.shared.tallies.out_of_descriptors.add();
-                    door.shared.descriptors.tell_shortage();
+                    door.shared.tell_shortage();
                 }
                 tokio::time::sleep(REST).await;
             }
         }
     }
-}
-
-fn is_shortage(error: &io::Error) -> bool {
-    use nix::libc::{EMFILE, ENFILE, ENOBUFS, ENOMEM};
-    matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOBUFS | ENOMEM))
 }
 
 fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
@@ -103,9 +98,8 @@ fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
         return reset(&client);
     }
     // One for the client, one for the target.
-    let Some(permit) = door.shared.descriptors.take(2) else {
-        tallies.out_of_descriptors.add();
-        door.shared.descriptors.tell_shortage();
+    let Some(permit) = door.shared.take(2) else {
+        door.shared.tell_shortage();
         return reset(&client);
     };
     tallies.connections.begin();
@@ -114,9 +108,11 @@ fn admit(client: TcpStream, from: SocketAddr, door: &Arc<Door>) {
 
 /// One connection from its begin to its end.
 async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permit: Permit) {
-    match dial(&door, from).await {
+    // One timer for everything: to make it is dear, to set it is not.
+    let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
+    match dial(&door, from, timer.as_mut()).await {
         Some(target) => {
-            if serve_both(&client, &target, &door.shared).await.is_err() {
+            if serve_both(&client, &target, &door.shared, timer).await.is_err() {
                 reset(&client);
                 reset(&target);
             }
@@ -126,12 +122,20 @@ async fn connection(client: TcpStream, from: SocketAddr, door: Arc<Door>, _permi
     door.shared.tallies.connections.end();
 }
 
-async fn serve_both(client: &TcpStream, target: &TcpStream, shared: &Shared) -> io::Result<()> {
+/// A connection that is still there when the time for its first attempt is over is worth the calls that keepalive costs; most are not.
+async fn serve_both(
+    client: &TcpStream,
+    target: &TcpStream,
+    shared: &Shared,
+    settled: Pin<&mut Sleep>,
+) -> io::Result<()> {
     // What the target's socket is not told it does without.
     let _ = target.set_nodelay(true);
-    let mut copying = std::pin::pin!(copy::both_ways(client, target, &shared.pipes));
-    if let Ok(done) = tokio::time::timeout(SETTLED, &mut copying).await {
-        return done;
+    let mut copying = pin!(copy::both_ways(client, target, &shared.pipes));
+    tokio::select! {
+        biased;
+        done = &mut copying => return done,
+        () = settled => {}
     }
     let _ = notice_absence(&SockRef::from(target));
     copying.await
@@ -154,9 +158,15 @@ fn reset(stream: &TcpStream) {
     let _ = stream.set_zero_linger();
 }
 
+async fn connect(shared: &Shared, target: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    shared.prepare(&socket, Transport::Tcp, target)?;
+    socket.connect(target).await
+}
+
 /// Tries targets until one answers, as long as there are timeouts left. A target that refuses is not asked again; one
 /// that is slow is, once all others were asked, with more time.
-async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
+async fn dial(door: &Door, from: SocketAddr, mut timer: Pin<&mut Sleep>) -> Option<TcpStream> {
     let (tallies, client) = (&door.shared.tallies, from.ip());
     let (mut refused, mut slow): (Vec<SocketAddr>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
     for (attempt, patience) in door.shared.config.dial_timeouts.into_iter().enumerate() {
@@ -166,15 +176,19 @@ async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
         if attempt > 0 {
             tallies.retries.add();
         }
-        match tokio::time::timeout(patience, TcpStream::connect(target)).await {
-            Ok(Ok(stream)) => {
-                door.backends.reached(client, target, Instant::now());
-                return Some(stream);
-            }
-            Ok(Err(_)) => refused.push(target),
-            Err(_) => slow.push(target),
+        timer.as_mut().reset(tokio::time::Instant::now() + patience);
+        tokio::select! {
+            biased;
+            reached = connect(&door.shared, target) => match reached {
+                Ok(stream) => {
+                    door.backends.reached(client, target, Instant::now());
+                    return Some(stream);
+                }
+                Err(_) => refused.push(target),
+            },
+            () = &mut timer => slow.push(target),
         }
-        door.backends.missed(client);
+        door.backends.missed(client, target);
     }
     if refused.is_empty() && slow.is_empty() {
         tallies.refused.add();
@@ -183,3 +197,6 @@ async fn dial(door: &Door, from: SocketAddr) -> Option<TcpStream> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The relay on loopback: real sockets, and targets that behave badly.
 
-mod tcp;
+pub(crate) mod tcp;
 mod udp;
 
 use std::net::{Ipv4Addr, SocketAddr};

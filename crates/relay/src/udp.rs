@@ -4,11 +4,12 @@
 //!
 //! Invariants
 //! - A flow ends when nothing passed for a while, when its target refuses, when its target goes away, or when there are
-//!   too many flows: then those go that were not used for longest.
+//!   too many flows: then those go that were not used for longest ([`room`] has the bound of all listeners together).
 //! - A datagram that cannot be passed on at once is lost, as on any network. Nothing waits in here.
 
 mod batch;
 mod flow;
+mod room;
 
 use std::collections::HashMap;
 use std::io;
@@ -19,11 +20,16 @@ use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
 
 use crate::backends::{Backends, Targets};
 use crate::generations::Generations;
-use crate::relay::Shared;
+use crate::relay::{Shared, is_shortage};
 use flow::Flow;
+pub(crate) use room::Room;
+use room::Scarce;
+pub use room::{affordable_flows, local_ports};
 
 /// The longest datagram.
 const LONGEST: usize = 65_535;
@@ -31,9 +37,8 @@ const LONGEST: usize = 65_535;
 /// Rest after a failure to receive that is not a client's.
 const REST: Duration = Duration::from_millis(100);
 
-thread_local! {
-    static SCRATCH: std::cell::RefCell<Box<[u8]>> = std::cell::RefCell::new(vec![0; LONGEST].into());
-}
+/// Flows that are looked at when one has to go.
+const CANDIDATES: usize = 16;
 
 /// A listener and its flows.
 #[derive(Debug)]
@@ -46,9 +51,12 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    pub(crate) fn new(socket: UdpSocket, targets: Targets, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(socket: UdpSocket, targets: Targets, shared: Arc<Shared>) -> Arc<Self> {
         let flows = Mutex::new(Generations::new(shared.config.max_flows / 2));
-        Self { socket, backends: Backends::new(targets), flows, next: AtomicU64::new(0), shared }
+        let backends = Backends::new(targets);
+        let switch = Arc::new(Self { socket, backends, flows, next: AtomicU64::new(0), shared });
+        switch.shared.room.add(&switch);
+        switch
     }
 
     /// New targets. Flows to those that are gone end at once, so that their clients get another with the next datagram.
@@ -59,16 +67,14 @@ impl Switch {
 
     /// Passes one datagram of a client on.
     fn pass(self: &Arc<Self>, from: SocketAddr, datagram: &[u8]) {
-        let tallies = &self.shared.tallies;
         let sent = self.known(from, datagram).unwrap_or_else(|| {
             let flow = self.open(from)?;
             let sent = flow.send(datagram);
-            let gone = self.lock().insert(from, flow);
-            self.evicted(gone);
+            self.keep(from, flow);
             sent
         });
         if sent.is_err() {
-            tallies.lost_datagrams.add();
+            self.shared.tallies.lost_datagrams.add();
         }
     }
 
@@ -76,39 +82,100 @@ impl Switch {
     fn known(&self, from: SocketAddr, datagram: &[u8]) -> Option<io::Result<()>> {
         let mut flows = self.lock();
         let (flow, gone) = flows.used(&from);
-        let sent = flow.map(|flow| flow.send(datagram));
-        if matches!(&sent, Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused) {
-            // The target said so of an earlier datagram: this one goes to another.
-            flows.remove(&from);
-            drop(flows);
-            self.backends.missed(from.ip());
-            self.evicted(gone);
-            return None;
-        }
-        drop(flows);
+        let sent = flow.map(|flow| (flow.target(), flow.send(datagram)));
+        let sent = match sent {
+            Some((target, Err(error))) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // The target said so of an earlier datagram: this one goes to another.
+                let refused = flows.remove(&from);
+                drop(flows);
+                drop(refused);
+                self.backends.missed(from.ip(), target);
+                None
+            }
+            sent => {
+                drop(flows);
+                sent.map(|(_, sent)| sent)
+            }
+        };
         self.evicted(gone);
         sent
     }
 
+    /// A flow to the first target that takes one, of as many as a TCP connection would try.
     fn open(self: &Arc<Self>, from: SocketAddr) -> io::Result<Flow> {
-        let (tallies, now) = (&self.shared.tallies, Instant::now());
-        let Some(target) = self.backends.pick(from.ip(), &[], now) else {
-            return Err(io::ErrorKind::ConnectionRefused.into());
-        };
-        let permit = self.shared.descriptors.take(1).or_else(|| {
-            let gone = self.lock().age();
-            self.evicted(gone);
-            self.shared.descriptors.take(1)
+        let (now, mut tried) = (Instant::now(), Vec::new());
+        let mut problem = io::ErrorKind::ConnectionRefused.into();
+        while tried.len() < self.shared.config.dial_timeouts.len() {
+            let Some(target) = self.backends.pick(from.ip(), &tried, now) else { break };
+            match self.open_to(from, target) {
+                Ok(flow) => {
+                    self.backends.reached(from.ip(), target, now);
+                    return Ok(flow);
+                }
+                Err(error) => problem = error,
+            }
+            if scarce(&problem).is_some() {
+                break;
+            }
+            self.backends.missed(from.ip(), target);
+            tried.push(target);
+        }
+        Err(problem)
+    }
+
+    /// A flow to this target; another one goes for it if it must.
+    fn open_to(self: &Arc<Self>, from: SocketAddr, target: SocketAddr) -> io::Result<Flow> {
+        let flow = self.try_open(from, target).or_else(|error| match scarce(&error) {
+            Some(scarce) if self.shared.room.make(self, scarce) => self.try_open(from, target),
+            _ => Err(error),
         });
-        let Some(permit) = permit else {
-            tallies.out_of_descriptors.add();
-            self.shared.descriptors.tell_shortage();
-            return Err(io::ErrorKind::OutOfMemory.into());
-        };
+        flow.inspect_err(|error| match scarce(error) {
+            Some(Scarce::Descriptors) => self.shared.tell_shortage(),
+            Some(Scarce::Flows) => self.shared.room.tell_shortage(),
+            None => {}
+        })
+    }
+
+    /// An error tells what there is too little of, see [`scarce`].
+    fn try_open(self: &Arc<Self>, from: SocketAddr, target: SocketAddr) -> io::Result<Flow> {
+        let place = self.shared.room.take().ok_or(io::ErrorKind::AddrInUse)?;
+        let permit = self.shared.take(1).ok_or(io::ErrorKind::OutOfMemory)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let flow = Flow::open(id, from, target, self, permit)?;
-        self.backends.reached(from.ip(), target, now);
-        Ok(flow)
+        Flow::open(id, from, target, self, (place, permit))
+    }
+
+    /// Adds a flow, unless its target went away since it was picked.
+    fn keep(&self, from: SocketAddr, flow: Flow) {
+        let target = flow.target();
+        let mut flows = self.lock();
+        let gone = flows.insert(from, flow);
+        let astray = if self.backends.may_run(&target) { None } else { flows.remove(&from) };
+        drop(flows);
+        drop(astray);
+        self.evicted(gone);
+    }
+
+    /// After this, a flow is idle enough to go.
+    fn rest(&self) -> Duration {
+        self.shared.config.udp_rest
+    }
+
+    /// Flows that there are.
+    fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Ends a flow that is not used, or of those that were not used lately one that rested for so long. Whether there was one.
+    fn evict(&self, rest: Duration) -> bool {
+        let mut flows = self.lock();
+        let some = flows.unused().take(CANDIDATES).map(|(from, flow)| (flow.last_use(), *from));
+        let idlest = some.min().filter(|(last, _)| last.elapsed() >= rest);
+        let gone: HashMap<SocketAddr, Flow> =
+            idlest.and_then(|(_, from)| Some((from, flows.remove(&from)?))).into_iter().collect();
+        drop(flows);
+        let is_one = !gone.is_empty();
+        self.evicted(gone);
+        is_one
     }
 
     fn evicted(&self, gone: HashMap<SocketAddr, Flow>) {
@@ -121,9 +188,10 @@ impl Switch {
     /// A flow ended by itself.
     fn ended(&self, from: SocketAddr, id: u64) {
         let mut flows = self.lock();
-        let is_this = flows.used(&from).0.is_some_and(|flow| flow.id() == id);
-        if is_this {
-            flows.remove(&from);
+        if flows.peek(&from).is_some_and(|flow| flow.id() == id) {
+            let flow = flows.remove(&from);
+            drop(flows);
+            drop(flow);
         }
     }
 
@@ -133,25 +201,36 @@ impl Switch {
     }
 }
 
+/// What an error says that there is too little of.
+fn scarce(error: &io::Error) -> Option<Scarce> {
+    match error.kind() {
+        // Without a free port, `bind` says the first and `connect` the second.
+        io::ErrorKind::AddrInUse | io::ErrorKind::WouldBlock => Some(Scarce::Flows),
+        io::ErrorKind::OutOfMemory => Some(Scarce::Descriptors),
+        _ => is_shortage(error).then_some(Scarce::Descriptors),
+    }
+}
+
 /// Passes datagrams of clients on for ever.
 pub(crate) async fn serve(switch: Arc<Switch>) {
+    let mut opened = 0;
     loop {
+        // The runtime does not count this as work: without it nobody else would get a turn in a flood. What had to go for new flows
+        // is closed at such a turn, too.
+        match std::mem::replace(&mut opened, switch.next.load(Ordering::Relaxed)) {
+            before if before == opened => consume_budget().await,
+            _ => yield_now().await,
+        }
         if switch.socket.readable().await.is_err() {
             tokio::time::sleep(REST).await;
             continue;
         }
-        let received = SCRATCH.with_borrow_mut(|buffer| {
-            let (count, from) = switch.socket.try_recv_from(buffer)?;
-            switch.pass(from, buffer.get(..count).unwrap_or_default());
-            io::Result::Ok(())
-        });
-        // Where one was, others may wait.
-        let received = received.and_then(|()| {
-            let all = || batch::receive(&switch.socket, |from, datagram| switch.pass(from, datagram));
-            switch.socket.try_io(Interest::READABLE, all)
+        let received = switch.socket.try_io(Interest::READABLE, || {
+            batch::receive(&switch.socket, |from, datagram| switch.pass(from, datagram))
+                .and_then(batch::is_more)
         });
         match received {
-            Ok(_) => {}
+            Ok(()) => {}
             // An answer that did not reach some client is reported here, too.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) => {}
@@ -159,3 +238,6 @@ pub(crate) async fn serve(switch: Arc<Switch>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

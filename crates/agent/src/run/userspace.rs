@@ -4,6 +4,7 @@
 //!
 //! Which way it is, is tried and not asked: who may write rules does, and everybody else has a proxy, too.
 
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,8 @@ use switchyard_netlink::monitor::Monitor;
 use switchyard_netlink::nftables::Nft;
 use switchyard_plan::book::Book;
 use switchyard_plan::nft;
-use switchyard_relay::{Config as RelayConfig, Counts, Relay, raise_limit};
+use switchyard_plan::userspace::PRIORITY;
+use switchyard_relay::{Config as RelayConfig, Counts, Relay, affordable_flows, raise_limit};
 use switchyard_serve::metrics::{CountRelayed, RelayCounts};
 
 use super::{Dataplane, Tables, settle};
@@ -30,24 +32,34 @@ const UDP_IDLE: Duration = Duration::from_secs(30);
 
 /// A relay, and the way to it.
 pub(super) fn dataplane(config: &Config, node: &Node, addresses: &Addresses) -> anyhow::Result<Dataplane> {
-    let (relay, counts) = relay(config)?;
     match crate::probe::families_for_nftables() {
-        Ok(families) => with_rules(config, node, addresses, &relay, families, counts),
+        Ok(families) => {
+            // Without this, an endpoint that is a frontend would bring the relay's own packets back to it.
+            let (relay, counts) = relay(config, Some(PRIORITY))?;
+            with_rules(config, node, addresses, &relay, families, counts)
+        }
         Err(error) => {
             tracing::info!(
                 reason = format!("{error:#}"),
                 "userspace mode without rules: every frontend gets a port on a loopback address"
             );
+            let (relay, counts) = relay(config, None)?;
             on_loopback(config, node, addresses, &relay, counts)
         }
     }
 }
 
-fn relay(config: &Config) -> anyhow::Result<(SharedRelay, CountRelayed)> {
+fn relay(config: &Config, priority: Option<u32>) -> anyhow::Result<(SharedRelay, CountRelayed)> {
     let limit = raise_limit().context("the kernel does not tell how many files may be open")?;
     tracing::info!(before = limit.before, now = limit.now, "limit of open files");
     let udp_idle = config.conntrack.udp_seconds.map_or(UDP_IDLE, Duration::from_secs);
-    let wishes = RelayConfig { open_files: limit.now, udp_idle, ..RelayConfig::default() };
+    let wishes = RelayConfig {
+        open_files: limit.now,
+        udp_idle,
+        max_all_flows: affordable_flows(),
+        priority,
+        ..RelayConfig::default()
+    };
     let relay = Relay::start(wishes).context("cannot start the relay")?;
     let counter = relay.counter();
     Ok((Arc::new(Mutex::new(relay)), Box::new(move || counts(&counter()))))
@@ -85,7 +97,7 @@ fn with_rules(
         let kernel = Nft::open().context("cannot talk to nf_tables")?;
         ports.push(kernel.port());
         // Nothing is masqueraded: packets end here, and the relay's own come from this node anyway.
-        let wishes = nft::Config { mark: 0, service_cidrs: Vec::new() };
+        let wishes = nft::Config { mark: 0, relay: Some(PRIORITY), ..nft::Config::default() };
         let rules = NftMode::new(kernel, nft::Planner::new(wishes, Book::new(settings)));
         let rules = rules.heard_by(monitor.membership());
         modes.push(Box::new(UserspaceMode::with_rules(relay.clone(), rules)));
@@ -157,7 +169,8 @@ impl NoticeBoard {
     /// Prints what there is, once.
     fn print(&self) {
         let ways = std::mem::take(&mut *self.lock());
-        print!("{}", table(&ways));
+        // Whoever closed the output does not want to read it, and the log has the same.
+        let _ = std::io::stdout().write_all(table(&ways).as_bytes());
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Way>> {

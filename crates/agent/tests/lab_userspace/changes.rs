@@ -70,7 +70,7 @@ fn a_udp_client_follows_a_replaced_endpoint() {
 }
 
 /// Where the table leads: without what the marker Service adds.
-fn slots(world: &World) -> Vec<String> {
+pub(crate) fn slots(world: &World) -> Vec<String> {
     let is_slot = |line: &&str| line.contains("slots ") && !line.contains("250");
     world.rules().lines().filter(is_slot).map(str::to_owned).collect()
 }

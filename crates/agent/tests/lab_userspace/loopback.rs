@@ -27,7 +27,7 @@ use crate::is_turned_away;
 const TAKES_EFFECT: Duration = Duration::from_secs(15);
 
 /// A directory that everybody can read, with the program in it.
-fn place() -> tempfile::TempDir {
+pub(crate) fn place() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     open(dir.path());
@@ -43,27 +43,38 @@ fn place() -> tempfile::TempDir {
     dir
 }
 
-fn write(dir: &Path, text: &str) {
+pub(crate) fn write(dir: &Path, text: &str) {
     std::fs::write(dir.join("next.json"), text).unwrap();
     std::fs::set_permissions(dir.join("next.json"), std::fs::Permissions::from_mode(0o644)).unwrap();
     std::fs::rename(dir.join("next.json"), dir.join("manifests/objects.json")).unwrap();
 }
 
-/// Starts the program on n1 as a user who may do nothing.
-fn start(lab: &Lab, dir: &Path, flags: &[String]) -> Process {
+/// The program, run by a user who may do nothing.
+fn program(dir: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]);
-    command.arg(dir.join("switchyard")).args(["--proxy-mode=userspace", "--hostname-override=n1"]);
+    command.arg(dir.join("switchyard")).env("XDG_RUNTIME_DIR", dir.join("run"));
+    command
+}
+
+/// The proxy of such a user.
+pub(crate) fn proxy(dir: &Path) -> Command {
+    let mut command = program(dir);
+    command.args(["--proxy-mode=userspace", "--hostname-override=n1"]);
+    command
+}
+
+/// Starts it on n1, with manifests.
+pub(crate) fn start(lab: &Lab, dir: &Path, flags: &[String]) -> Process {
+    let mut command = proxy(dir);
     command.arg("--manifests").arg(dir.join("manifests")).args(flags);
-    command.env("XDG_RUNTIME_DIR", dir.join("run"));
     lab.node(Node::N1).start(&mut command, &dir.join("log")).unwrap()
 }
 
 /// What a subcommand says to the same user.
-fn ask(lab: &Lab, dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]);
-    command.arg(dir.join("switchyard")).args(arguments).env("XDG_RUNTIME_DIR", dir.join("run"));
+pub(crate) fn ask(lab: &Lab, dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = program(dir);
+    command.args(arguments);
     let output = lab.node(Node::N1).run(|| command.output())??;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
@@ -76,7 +87,7 @@ fn explain(lab: &Lab, dir: &Path, to: SocketAddr, protocol: Protocol) -> anyhow:
 }
 
 /// Where each frontend can be dialled now, by the log.
-fn doors(log: &str) -> BTreeMap<String, SocketAddr> {
+pub(crate) fn doors(log: &str) -> BTreeMap<String, SocketAddr> {
     let mut doors = BTreeMap::new();
     for line in log.lines() {
         let Some((_, rest)) = line.split_once(" frontend=") else { continue };
@@ -264,9 +275,9 @@ fn scenarios_hold_for_a_user_without_privileges() {
     }
 }
 
-const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\n";
+pub(crate) const WEB: &str = "service web cluster.1:80/tcp nodeport=30080\nendpoint web n1.1:8080\n";
 
-fn manifests(text: &str) -> String {
+pub(crate) fn manifests(text: &str) -> String {
     let scenario = Scenario::parse("loopback", text).unwrap();
     to_manifests(&scenario.steps.last().unwrap().objects, &[Family::V4])
 }

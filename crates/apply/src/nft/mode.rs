@@ -19,7 +19,7 @@ use switchyard_plan::book::{Book, PortChanges};
 use switchyard_plan::explain::{Explanation, Manners};
 use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::nft::ops::Change;
-use switchyard_plan::nft::planner::Planner;
+use switchyard_plan::nft::planner::{Planner, Ruleset};
 use switchyard_plan::settings::Settings;
 use switchyard_plan::trace::Packet;
 
@@ -68,6 +68,16 @@ impl NftMode {
 
     fn family(&self) -> Family {
         self.planner.book().settings().family
+    }
+
+    /// The rules in force, as an earlier run left them; none if they are nothing that this mode could have written.
+    pub(crate) fn left_behind(&mut self) -> Result<Ruleset, Failure> {
+        let family = self.family();
+        match observe::observe(self.writer.nft(), family, Layout::NFTABLES, &self.planner.chains()) {
+            Ok(Observed::Table(held)) => Ok(held),
+            Ok(Observed::Nothing | Observed::Foreign) => Ok(Ruleset::default()),
+            Err(error) => Err(Failure::Netlink(error)),
+        }
     }
 
     /// The port that our transactions carry in the kernel's notifications.

@@ -84,6 +84,10 @@ fn statement(statement: &Statement, family: Family) -> Vec<Expression> {
     match statement {
         Statement::New => bits(Expression::Ct { key: CtKey::State, to: FIRST }, ct_state::NEW),
         Statement::Translated => bits(Expression::Ct { key: CtKey::Status, to: FIRST }, CT_STATUS_DNAT),
+        Statement::Priority(class) => vec![
+            Expression::Meta { key: MetaKey::Priority, to: FIRST },
+            Expression::equal(FIRST, Value::EMPTY.number(*class)),
+        ],
         Statement::Marked(mark) => bits(Expression::Meta { key: MetaKey::Mark, to: FIRST }, *mark),
         Statement::Protocol(protocol) => vec![
             Selector::Protocol.load(FIRST),

@@ -5,6 +5,7 @@
 //! Invariants
 //! - A listener that is wanted again stays as it is: only its targets are replaced, and only if they differ.
 //! - What is no longer wanted is closed by [`Doors::close_unwanted`], when nothing leads there any more.
+//! - No listener is opened where rules that an earlier run left lead clients of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +14,16 @@ use std::time::Duration;
 
 use switchyard_model::{Protocol, ServicePortName};
 use switchyard_plan::route::Frontend;
-use switchyard_plan::userspace::{Door, Listener, Port};
-use switchyard_relay::{Listen, ListenError, ListenerId, Origin, Relay, Targets, Transport};
+use switchyard_plan::userspace::{Door, Heritage, Listener, Port};
+use switchyard_relay::{Listen, ListenError, ListenerId, Origin, Relay, Targets, Transport, local_ports};
 
 use super::{SharedRelay, Way};
 
 /// Ports that are tried before any will do.
 const NEIGHBOURS: u16 = 64;
+
+/// How many ports are tried where any will do to which the rules lead nobody else.
+const ANY_TRIES: usize = 4096;
 
 /// Names a listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +50,10 @@ pub(super) struct Doors {
     unwanted: BTreeSet<Key>,
     /// What cannot be opened, and why.
     shut: BTreeMap<ServicePortName, String>,
+    /// Where the rules lead that are in force.
+    heritage: Heritage,
+    /// The last port that was found beside them.
+    last_port: u16,
 }
 
 /// What became of the listeners of one service port.
@@ -61,8 +69,13 @@ pub(super) struct Changed {
 
 impl Doors {
     pub(super) fn new(relay: SharedRelay, origin: Origin) -> Self {
-        let (opened, unwanted, shut) = Default::default();
-        Self { relay, origin, opened, unwanted, shut }
+        let (opened, unwanted, shut, heritage, last_port) = Default::default();
+        Self { relay, origin, opened, unwanted, shut, heritage, last_port }
+    }
+
+    /// Says where the rules lead that are in force and not our own.
+    pub(super) fn inherit(&mut self, heritage: Heritage) {
+        self.heritage = heritage;
     }
 
     /// What cannot be opened, and why.
@@ -120,30 +133,62 @@ impl Doors {
             open.wish = wish;
             return Ok(open.at);
         }
-        let transport = match key.port.protocol {
-            Protocol::Udp => Transport::Udp,
-            Protocol::Tcp | Protocol::Sctp => Transport::Tcp,
-        };
-        let origin = self.origin;
-        let listen = |port| Listen { transport, address: SocketAddr::new(key.ip, port), origin };
-        let mut relay = lock(&self.relay);
         let (id, at) = match wish.port {
-            Port::Only(port) => relay.open(&listen(port), targets(&wish))?,
-            Port::Any => relay.open(&listen(0), targets(&wish))?,
+            Port::Only(port) => self.listen(key, port, targets(&wish))?,
+            Port::Any => self.open_any(key, &wish)?,
             Port::From(first) => {
                 let mut tries = (first..first.saturating_add(NEIGHBOURS)).chain([0]);
                 loop {
                     let port = tries.next().unwrap_or(0);
-                    match relay.open(&listen(port), targets(&wish)) {
+                    match self.listen(key, port, targets(&wish)) {
                         Err(error) if port != 0 && is_in_use(&error) => {}
                         done => break done?,
                     }
                 }
             }
         };
-        drop(relay);
         self.opened.insert(key.clone(), Opened { id, at, wish });
         Ok(at)
+    }
+
+    /// Where it was, else where the rules lead nobody else's clients.
+    fn open_any(&mut self, key: &Key, wish: &Listener) -> Result<(ListenerId, SocketAddr), ListenError> {
+        if self.heritage.is_empty() {
+            return self.listen(key, 0, targets(wish));
+        }
+        let was = self.heritage.of(wish).filter(|at| at.ip() == key.ip).map(|at| at.port());
+        let range = local_ports();
+        // Where the last one was found, others are taken.
+        let start = self.last_port.clamp(*range.start(), *range.end());
+        let turn = (start..=*range.end()).chain(*range.start()..start);
+        let is_free =
+            |port: &u16| self.heritage.is_free(wish, key.port.protocol, SocketAddr::new(key.ip, *port));
+        let mut ports = was.into_iter().chain(turn.filter(is_free)).take(ANY_TRIES);
+        let opened = loop {
+            // Without any port that is known to be nobody's, one of the kernel's choice is better than none.
+            let port = ports.next().unwrap_or(0);
+            match self.listen(key, port, targets(wish)) {
+                Err(error) if port != 0 && is_in_use(&error) => {}
+                done => break done?,
+            }
+        };
+        drop(ports);
+        self.last_port = opened.1.port();
+        Ok(opened)
+    }
+
+    fn listen(
+        &self,
+        key: &Key,
+        port: u16,
+        targets: Targets,
+    ) -> Result<(ListenerId, SocketAddr), ListenError> {
+        let transport = match key.port.protocol {
+            Protocol::Udp => Transport::Udp,
+            Protocol::Tcp | Protocol::Sctp => Transport::Tcp,
+        };
+        let listen = Listen { transport, address: SocketAddr::new(key.ip, port), origin: self.origin };
+        lock(&self.relay).open(&listen, targets)
     }
 
     fn of(&self, port: &ServicePortName) -> Vec<Key> {

@@ -10,6 +10,7 @@
 //! - A listener is open before a rule leads to it, and is closed when none does any more.
 //! - A change of one service port touches only its listeners, and its elements of the table.
 //! - What cannot be opened is set aside and tried again with the next sync; all others go on.
+//! - A restart opens the listeners where they were, and until the rules are its own, none where they lead others' clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,7 +25,7 @@ use switchyard_plan::iptables::RuleCounts;
 use switchyard_plan::route::Frontend;
 use switchyard_plan::settings::Settings;
 use switchyard_plan::trace::Packet;
-use switchyard_plan::userspace::{Listener, behind_rules, is_relayed, on_loopback, stand_in};
+use switchyard_plan::userspace::{Heritage, Listener, behind_rules, is_relayed, on_loopback, stand_in};
 use switchyard_relay::Origin;
 
 use super::doors::{Changed, Doors};
@@ -38,9 +39,16 @@ use crate::unconfirmed::Unconfirmed;
 /// How clients get to listeners.
 enum Way {
     /// By rules that lead to an address of this node.
-    Rules { nft: Box<NftMode>, ip: IpAddr },
+    Rules { nft: Box<NftMode>, ip: IpAddr, past: Past },
     /// By themselves.
     Loopback { announce: Announce },
+}
+
+/// Whether it is known what an earlier run left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Past {
+    Unseen,
+    Seen,
 }
 
 /// Whether every service port has to be looked at.
@@ -67,7 +75,7 @@ impl UserspaceMode {
         let settings = nft.book().settings().clone();
         let ip = listen_address(&settings);
         let doors = Doors::new(relay, Origin::Redirected);
-        Self::new(Book::new(settings), doors, Way::Rules { nft: Box::new(nft), ip })
+        Self::new(Book::new(settings), doors, Way::Rules { nft: Box::new(nft), ip, past: Past::Unseen })
     }
 
     /// Clients dial loopback addresses, which `announce` hears of.
@@ -78,6 +86,15 @@ impl UserspaceMode {
     fn new(book: Book, doors: Doors, way: Way) -> Self {
         let (unconfirmed, set_aside) = Default::default();
         Self { book, doors, way, settled: Settled::No, unconfirmed, set_aside }
+    }
+
+    /// Before the first listener is opened: where do the rules lead that are in force?
+    fn look_back(&mut self) -> Result<(), Failure> {
+        if let Way::Rules { nft, ip, past: past @ Past::Unseen } = &mut self.way {
+            self.doors.inherit(Heritage::at(*ip, &nft.left_behind()?));
+            *past = Past::Seen;
+        }
+        Ok(())
     }
 
     /// Opens what the service ports want. The answer is what rules have to know.
@@ -200,8 +217,9 @@ impl Mode for UserspaceMode {
             return;
         }
         self.settled = Settled::No;
-        if let Way::Rules { nft, ip } = &mut self.way {
+        if let Way::Rules { nft, ip, past } = &mut self.way {
             *ip = listen_address(&settings);
+            *past = Past::Unseen;
             nft.settle(settings.clone());
         }
         self.book.settle(settings);
@@ -255,6 +273,10 @@ impl Mode for UserspaceMode {
         affected.extend(changes.keys().cloned());
         let kind = if self.settled == Settled::Yes { Kind::Partial } else { Kind::Full };
         self.unconfirmed.add(self.book.update(changes));
+        if let Err(failure) = self.look_back() {
+            self.settled = Settled::No;
+            return Report { failure: Some(failure), ..Report::new(kind) };
+        }
         let stand_ins = self.open(&affected);
         self.settled = Settled::Yes;
         let mut report = match &mut self.way {
@@ -263,6 +285,8 @@ impl Mode for UserspaceMode {
         };
         self.blame(&report);
         if report.failure.is_none() {
+            // From now on the rules are our own.
+            self.doors.inherit(Heritage::default());
             self.close();
         }
         self.unconfirmed.confirm(&mut report);

@@ -54,6 +54,8 @@ impl Register {
 /// What `meta` reads or sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetaKey {
+    /// The priority of the packet, which its socket gave it: four bytes.
+    Priority,
     /// The mark of the packet: four bytes.
     Mark,
     /// The name of the interface that the packet came in by: sixteen bytes.

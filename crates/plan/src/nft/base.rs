@@ -10,7 +10,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
-use switchyard_model::Family;
+use switchyard_model::{Family, Protocol};
 
 use super::Config;
 use super::names::Set;
@@ -70,6 +70,9 @@ pub struct Chain {
     pub rules: Vec<Rule>,
 }
 
+/// Chain for what comes in where a listener of the relay may be.
+const LISTENERS: &str = "listeners-check";
+
 /// Before destination translation.
 const PRE_DNAT: i32 = -110;
 
@@ -85,7 +88,8 @@ pub fn chains(config: &Config, settings: &Settings) -> Vec<Chain> {
         plain("services", services(config, settings)),
         plain("masquerading", masquerading(config)),
     ];
-    all.extend(hooks());
+    all.extend(config.relay.map(|_| plain(LISTENERS, listeners_check())));
+    all.extend(hooks(config));
     all
 }
 
@@ -104,25 +108,45 @@ pub(crate) fn new(to: &str) -> Rule {
     Rule::new([Statement::New, Statement::Verdict(Verdict::Jump(to.to_owned()))])
 }
 
-fn hooks() -> Vec<Chain> {
+fn hooks(config: &Config) -> Vec<Chain> {
     let checks = || vec![new("service-endpoints-check"), new(CLUSTER_IPS_CHECK)];
+    let with_relay = |rule: Rule| config.relay.map(|_| rule);
+    // An address that a Service names comes before node ports, as in `services`.
+    let input = [new("service-endpoints-check"), new("nodeport-endpoints-check")];
+    let input = with_relay(new(LISTENERS)).into_iter().chain(input).collect();
+    let output = config.relay.map(own_packets).into_iter().chain([any("services")]).collect();
     use Hook::{Forward, Input, Output, Postrouting, Prerouting};
     vec![
         base("filter-prerouting-pre-dnat", Kind::Filter, Prerouting, PRE_DNAT, vec![new("firewall-check")]),
         base("filter-output-pre-dnat", Kind::Filter, Output, PRE_DNAT, vec![new("firewall-check")]),
-        base(
-            "filter-input",
-            Kind::Filter,
-            Input,
-            0,
-            // An address that a Service names comes before node ports, as in `services`.
-            vec![new("service-endpoints-check"), new("nodeport-endpoints-check")],
-        ),
+        base("filter-input", Kind::Filter, Input, 0, input),
         base("filter-forward", Kind::Filter, Forward, 0, checks()),
         base("filter-output", Kind::Filter, Output, 0, checks()),
         base("nat-prerouting", Kind::Nat, Prerouting, -100, vec![any("services")]),
-        base("nat-output", Kind::Nat, Output, -100, vec![any("services")]),
+        base("nat-output", Kind::Nat, Output, -100, output),
         base("nat-postrouting", Kind::Nat, Postrouting, 100, vec![any("masquerading")]),
+    ]
+}
+
+/// What the relay sends to an endpoint goes there, also if that is a frontend: back to the relay it would go round without end.
+fn own_packets(priority: u32) -> Rule {
+    let statements = [Statement::Priority(priority), Statement::Verdict(Verdict::Return)];
+    Rule::with_comment(statements, "what the relay sends is not translated")
+}
+
+/// Refuses datagrams that nothing led to the listener where they arrive. Of TCP connections the listener itself knows.
+fn listeners_check() -> Vec<Rule> {
+    let listener = vec![Field::Destination, Field::Destination, Field::Protocol, Field::Port];
+    vec![
+        Rule::new([Statement::Translated, Statement::Verdict(Verdict::Return)]),
+        Rule::with_comment(
+            [
+                Statement::Protocol(Protocol::Udp),
+                Statement::In(Is::Yes, listener, SetName::Shared(Set::Hairpins)),
+                Statement::Reject,
+            ],
+            "only by way of a Service",
+        ),
     ]
 }
 
@@ -204,7 +228,11 @@ fn loopback(family: Family) -> IpNet {
     }
 }
 
+/// A relay's clients need no masquerade: their packets end here.
 fn masquerading(config: &Config) -> Vec<Rule> {
+    if config.relay.is_some() {
+        return Vec::new();
+    }
     let pair = vec![Field::Source, Field::Destination, Field::Protocol, Field::Port];
     vec![
         Rule::new([Statement::Marked(config.mark), Statement::XorMark(config.mark), Statement::Masquerade]),

@@ -17,8 +17,12 @@ use crate::book::Book;
 use crate::testing::{World, all, plain, plain_range, range};
 
 fn ruleset(family: Family, text: &str) -> Ruleset {
+    ruleset_with(Config::default(), family, text)
+}
+
+fn ruleset_with(config: Config, family: Family, text: &str) -> Ruleset {
     let world = World::new(family, text);
-    let mut planner = Planner::new(Config::default(), Book::new(world.settings.clone()));
+    let mut planner = Planner::new(config, Book::new(world.settings.clone()));
     let mut kernel = FakeKernel::holding(planner.ruleset());
     assert_eq!(kernel.commit(&planner.partial(all(&world.ports)).ops), Ok(()));
     assert_eq!(kernel.ruleset, planner.ruleset());
@@ -27,7 +31,10 @@ fn ruleset(family: Family, text: &str) -> Ruleset {
 
 /// A ruleset without the chains that a node without wishes and Services has as well.
 fn own(family: Family, text: &str) -> String {
-    let mut shown = ruleset(family, text);
+    own_of(ruleset(family, text), family)
+}
+
+fn own_of(mut shown: Ruleset, family: Family) -> String {
     let nothing = ruleset(family, "");
     shown.chains.retain(|name, chain| nothing.chains.get(name) != Some(chain));
     shown.to_text(family)
@@ -160,11 +167,23 @@ fn ipv6_as_it_is() {
     expect_file!["golden/ipv6_as_it_is.txt"].assert_eq(&ruleset(Family::V6, text).to_text(Family::V6));
 }
 
+/// Endpoints are listeners of this node: nothing is masqueraded, and the relay's own packets are left alone.
+#[test]
+fn relay() {
+    let text = "svc shop/dns:dns udp 10.96.0.10:53 node=30053
+        ep 192.168.0.10:20053 @there";
+    let of = |family| {
+        own_of(ruleset_with(Config { relay: Some(0x5359_0000), ..Config::default() }, family, text), family)
+    };
+    expect_file!["golden/relay.txt"].assert_eq(&of(Family::V4));
+    assert_eq!(normal(&of(Family::V4)), normal(&of(Family::V6)));
+}
+
 #[test]
 fn service_cidrs() {
     for family in Family::ALL {
         let service_cidrs = Family::ALL.map(|family| range(family, "10.96.0.0/16")).to_vec();
-        let config = Config { service_cidrs, mark: 1 << 3 };
+        let config = Config { service_cidrs, mark: 1 << 3, ..Config::default() };
         let ruleset = Planner::new(config, World::new(family, "").book()).ruleset();
         let rules = &ruleset.chains["cluster-ips-check"].rules;
         let texts: Vec<String> = rules.iter().map(|rule| normal_line(&rule.to_text(family))).collect();

@@ -35,7 +35,8 @@ pub enum Set {
     Restricted,
     /// address . protocol . port . source: who may.
     AllowedSources,
-    /// endpoint . endpoint . protocol . port of local endpoints: packets that come back to where they came from.
+    /// endpoint . endpoint . protocol . port of local endpoints: packets that come back to where they came from. In userspace mode those of
+    /// all listeners.
     Hairpins,
     /// Addresses of this node on which node ports answer; only where not all do.
     NodePortIps,

@@ -211,7 +211,7 @@ impl Planner {
 
     /// Works out slots, shapes, shared elements and silent service ports from the book.
     fn recount(&mut self) {
-        let Self { config: _, rooms: _, book, slots, shapes, shared, counts, left_out, silent } = self;
+        let Self { config, rooms: _, book, slots, shapes, shared, counts, left_out, silent } = self;
         let mut old = std::mem::take(slots);
         slots.reserve(book.ports().len());
         left_out.clear();
@@ -222,7 +222,7 @@ impl Planner {
         for (name, port) in book.ports() {
             let routes = book.routes(port);
             let settled = old.remove(name).unwrap_or_default().settle(&routes);
-            let needs = elements_of(book.settings(), &routes, &settled, &mut |place, _| {
+            let needs = elements_of(config, book.settings(), &routes, &settled, &mut |place, _| {
                 if shared.count(place) {
                     counts.add(place.set);
                 }

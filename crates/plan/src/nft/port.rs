@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
-use switchyard_model::Protocol;
+use switchyard_model::{Endpoint, Protocol};
 
 use super::Config;
 use super::base::REJECT;
@@ -65,7 +65,7 @@ impl std::ops::SubAssign for Silent {
 /// What a service port needs.
 pub fn needs(config: &Config, settings: &Settings, routes: &PortRoutes<'_>, slots: &Slots) -> Needs {
     let mut elements = BTreeMap::new();
-    let mut needs = elements_of(settings, routes, slots, &mut |place, data| {
+    let mut needs = elements_of(config, settings, routes, slots, &mut |place, data| {
         elements.insert(place, data);
     });
     needs.elements = elements;
@@ -78,6 +78,7 @@ pub fn needs(config: &Config, settings: &Settings, routes: &PortRoutes<'_>, slot
 /// Hands the elements over that a service port needs, those of sets that ports share once each. Returns the needs without them, and without
 /// own objects: where ten thousand service ports are gone through, nobody keeps what each needs.
 pub fn elements_of(
+    config: &Config,
     settings: &Settings,
     routes: &PortRoutes<'_>,
     slots: &Slots,
@@ -91,7 +92,9 @@ pub fn elements_of(
     for route in routes.routes.iter().filter(|route| is_alone || seen.insert(route.frontend)) {
         builder.add(route);
     }
-    for endpoint in routes.choice.reachable.iter().filter(|e| e.is_on(&settings.node_name)) {
+    // Listeners of a relay are all here.
+    let is_here = |e: &Endpoint| config.relay.is_some() || e.is_on(&settings.node_name);
+    for endpoint in routes.choice.reachable.iter().filter(|e| is_here(e)) {
         let (ip, port) = (endpoint.address.ip(), endpoint.address.port());
         builder.put(Set::Hairpins, Key::Hairpin(ip, routes.port.name.protocol, port), Data::None);
     }

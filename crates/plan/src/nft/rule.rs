@@ -96,6 +96,8 @@ pub enum Statement {
     SourceLocal,
     /// `fib daddr type local`.
     DestinationLocal,
+    /// `meta priority P`.
+    Priority(u32),
     /// `meta mark & M != 0`.
     Marked(u32),
     /// Fields in a set, or not in it.
@@ -204,6 +206,7 @@ fn statement(statement: &Statement, family: Family) -> String {
         Statement::Interface(is, name) => format!("iifname {}\"{}\"", not(*is), word(name)),
         Statement::SourceLocal => "fib saddr type local".into(),
         Statement::DestinationLocal => "fib daddr type local".into(),
+        Statement::Priority(class) => format!("meta priority {:x}:{:x}", class >> 16, class & 0xffff),
         Statement::Marked(mark) => format!("meta mark & {mark:#010x} != 0x00000000"),
         Statement::In(is, fields, set) => format!("{} {}@{}", key(fields, family), not(*is), set.as_str()),
         Statement::Lookup(fields, set) => format!("{} vmap @{}", key(fields, family), set.as_str()),

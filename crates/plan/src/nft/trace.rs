@@ -318,6 +318,8 @@ impl<'a> Walk<'a> {
             Statement::SourceLocal => is_own(self.node, source),
             Statement::DestinationLocal => self.is_for_this_node(),
             Statement::Marked(mark) => self.mark & mark != 0,
+            // No packet is the relay's own: the walk begins at clients.
+            Statement::Priority(_) => false,
             // It is the first packet of a connection; remembering the client changes nothing for this one.
             _ => true,
         }
@@ -347,6 +349,9 @@ impl<'a> Walk<'a> {
                 Some(Key::NodePortSlot(protocol, port, slot(offset)?))
             }
             [Field::Source, Field::Destination, Field::Protocol, Field::Port] if source == ip => {
+                Some(Key::Hairpin(ip, protocol, port))
+            }
+            [Field::Destination, Field::Destination, Field::Protocol, Field::Port] => {
                 Some(Key::Hairpin(ip, protocol, port))
             }
             _ => None,

@@ -7,8 +7,12 @@ use proptest::prelude::*;
 use switchyard_model::Family;
 
 use super::*;
+use crate::book::Book;
+use crate::nft::planner::Ruleset;
+use crate::nft::{Config, Planner};
 use crate::route::routes;
-use crate::testing::{World, address, arbitrary, plain_socket};
+use crate::testing::{World, address, all, arbitrary, node_addresses, plain_socket};
+use crate::trace::{Answer, Packet};
 
 fn at(family: Family, door: Door) -> Option<SocketAddr> {
     let port = match door {
@@ -66,6 +70,96 @@ proptest! {
                 prop_assert!(doors.is_empty());
             }
         }
+    }
+}
+
+/// Rules that lead to listeners of service ports.
+fn rules(world: &World, at: impl Fn(&ServicePortName, Door) -> Option<SocketAddr>) -> Ruleset {
+    let mut book = Book::new(world.settings.clone());
+    let stand_in = |port| {
+        stand_in(&world.settings, &routes(&world.settings, port, |_| false), |door| at(&port.name, door))
+    };
+    let ports: Vec<ServicePort> = world.ports.iter().map(stand_in).collect();
+    book.update(all(&ports));
+    Planner::new(Config { relay: Some(PRIORITY), ..Config::default() }, book).ruleset()
+}
+
+#[test]
+fn datagrams_get_to_listeners_only_by_way_of_a_service() {
+    for family in Family::ALL {
+        let world = World::new(
+            family,
+            "svc shop/dns udp 10.96.0.10:53 node=30053 etp=local
+             ep 10.1.0.1:53 @here
+             ep 10.1.1.1:53 @there",
+        );
+        let (rules, node) = (rules(&world, |_, door| at(family, door)), node_addresses(family));
+        let listeners = [Door::Cluster, Door::Local].map(|door| at(family, door).unwrap());
+        let ask = |source: &str, interface: Option<&str>, to: SocketAddr, protocol| {
+            let (source, interface) = (address(family, source), interface.map(str::to_owned));
+            rules.trace(&node, &Packet { source, interface, destination: to.ip(), protocol, port: to.port() })
+        };
+        let cluster_ip = SocketAddr::new(address(family, "10.96.0.10"), 53);
+        let node_port = SocketAddr::new(address(family, "192.168.0.10"), 30053);
+        for (source, interface) in [("10.1.0.9", Some("veth")), ("192.168.0.10", None)] {
+            for listener in listeners {
+                assert_eq!(
+                    ask(source, interface, listener, Protocol::Udp),
+                    Answer::Reject,
+                    "{source} {listener}"
+                );
+                // Of these the listener itself knows.
+                assert_eq!(ask(source, interface, listener, Protocol::Tcp), Answer::Untouched);
+            }
+            for frontend in [cluster_ip, node_port] {
+                let answer = ask(source, interface, frontend, Protocol::Udp);
+                assert!(
+                    matches!(&answer, Answer::Endpoints(some) if some.len() == 1),
+                    "{source} {frontend}: {answer:?}"
+                );
+            }
+        }
+        assert_eq!(
+            ask("10.1.0.9", Some("veth"), SocketAddr::new(listeners[0].ip(), 5353), Protocol::Udp),
+            Answer::Untouched
+        );
+    }
+}
+
+#[test]
+fn a_door_is_where_it_was_unless_others_are_led_there_too() {
+    for family in Family::ALL {
+        let world = World::new(
+            family,
+            "svc shop/a tcp 10.96.0.1:80 node=30080 ext=203.0.113.1 etp=local
+             ep 10.1.0.1:80 @here
+             ep 10.1.1.1:80 @there
+             svc shop/b tcp 10.96.0.2:80
+             ep 10.1.0.1:80",
+        );
+        let node = address(family, "192.168.0.10");
+        let ports = |name: &ServicePortName, door: Door| {
+            let first = if &*name.service.name == "a" { 40_001 } else { 40_011 };
+            Some(SocketAddr::new(node, first + u16::from(door == Door::Local)))
+        };
+        let heritage = Heritage::at(node, &rules(&world, ports));
+        let wishes = |port: &ServicePort| behind_rules(&routes(&world.settings, port, |_| false));
+        for port in &world.ports {
+            for wish in wishes(port) {
+                let was = ports(&port.name, wish.door).unwrap();
+                assert_eq!(heritage.of(&wish), Some(was), "{} {:?}", port.name, wish.door);
+                let others = (40_001..40_013).map(|port| SocketAddr::new(node, port)).filter(|at| *at != was);
+                let free: Vec<SocketAddr> =
+                    others.filter(|at| heritage.is_free(&wish, Protocol::Tcp, *at)).collect();
+                assert_eq!(free.len(), 9, "three are others': {free:?}");
+                assert!(heritage.is_free(&wish, Protocol::Udp, was), "of this protocol nobody is led there");
+            }
+        }
+        // The external IP is another's now.
+        let smaller = ServicePort { external_ips: Vec::new(), ..world.ports[0].clone() };
+        assert!(wishes(&smaller).iter().all(|wish| heritage.of(wish).is_none()));
+        let elsewhere = Heritage::at(address(family, "192.168.0.11"), &rules(&world, ports));
+        assert_eq!(elsewhere, Heritage::default());
     }
 }
 

@@ -8,6 +8,8 @@
 //! Invariants
 //! - The end of one direction is passed on and leaves the other open.
 //! - Nothing is read before what was read last has been written: a slow reader slows its writer down.
+//! - A reset is never passed on as a regular end, whoever is told of it first.
+//! - Where data never ends, other tasks get their turns.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,6 +21,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::task::coop::consume_budget;
 
 use super::pipe::{Pipe, Pipes};
 
@@ -34,68 +37,83 @@ thread_local! {
 
 /// What a step did.
 enum Step {
-    /// Nothing was there to read.
-    Nothing,
-    /// So many bytes were read and written.
+    /// So many bytes were read at last and written; none if nothing is there any more.
     Passed(usize),
     /// These were read and not written.
     Left(Vec<u8>),
     /// The reader is at its end.
     End,
     /// The writer takes nothing more.
-    Deaf,
+    Deaf(io::Error),
 }
 
-/// Copies until both directions have ended. An error is one of reading: the connection is broken.
+/// What the directions of a connection know of each other.
+#[derive(Debug, Default)]
+struct Ends {
+    /// One direction has come to its end.
+    is_one: AtomicBool,
+    /// A peer is gone without having said goodbye, and writing to it told so: reading from it will not.
+    is_broken: AtomicBool,
+}
+
+impl Ends {
+    /// Writing failed. A peer that has said its last word may be deaf.
+    fn deaf(&self, error: &io::Error) -> io::Result<()> {
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            self.is_broken.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Passes the end of one direction on. If the peer is gone, the other direction finds out. If both have come to their end, or if
+    /// this was no regular one, the peer is told by the close that follows.
+    fn end(&self, to: &TcpStream) -> io::Result<()> {
+        let is_last = self.is_one.swap(true, Ordering::Relaxed);
+        if !is_last && !self.is_broken.load(Ordering::Relaxed) {
+            let _ = SockRef::from(to).shutdown(Shutdown::Write);
+        }
+        Ok(())
+    }
+}
+
+/// Copies until both directions have ended. An error says that the connection is broken.
 pub(super) async fn both_ways(one: &TcpStream, other: &TcpStream, pipes: &Pipes) -> io::Result<()> {
-    let is_last = AtomicBool::new(false);
-    let way = |from, to| one_way(from, to, &is_last, pipes);
+    let ends = Ends::default();
+    let way = |from, to| one_way(from, to, &ends, pipes);
     tokio::try_join!(way(one, other), way(other, one))?;
-    Ok(())
+    if ends.is_broken.load(Ordering::Relaxed) { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
 }
 
-/// `is_last` once the other direction has come to its end.
-async fn one_way(from: &TcpStream, to: &TcpStream, is_last: &AtomicBool, pipes: &Pipes) -> io::Result<()> {
+async fn one_way(from: &TcpStream, to: &TcpStream, ends: &Ends, pipes: &Pipes) -> io::Result<()> {
     let mut is_much = false;
     loop {
         from.readable().await?;
-        if is_much && let Some(pipe) = pipes.borrow() {
+        // The runtime does not count this as work: without it nobody else would get a turn while there is something to read.
+        consume_budget().await;
+        let pipe = if is_much { pipes.borrow() } else { None };
+        let step = match pipe {
             // Kept off the connection's own memory: most connections never come here.
-            match Box::pin(through(pipe, from, to, pipes)).await? {
-                Step::End => return end(to, is_last),
-                Step::Deaf => return Ok(()),
-                _ => is_much = false,
-            }
-            continue;
-        }
-        match step(from, to)? {
-            Step::Nothing => {}
+            Some(pipe) => Box::pin(through(pipe, from, to, pipes)).await?,
+            None => step(from, to)?,
+        };
+        match step {
             Step::Passed(bytes) => is_much = bytes >= MUCH,
             Step::Left(rest) => {
                 is_much = true;
-                if Box::pin(write_all(to, rest)).await.is_err() {
-                    return Ok(());
+                if let Err(error) = Box::pin(write_all(to, rest)).await {
+                    return ends.deaf(&error);
                 }
             }
-            Step::End => return end(to, is_last),
-            Step::Deaf => return Ok(()),
+            Step::End => return ends.end(to),
+            Step::Deaf(error) => return ends.deaf(&error),
         }
     }
-}
-
-/// Passes the end on. If the peer is gone, the other direction finds out. If both have come to their end, the peer is told by
-/// the close that follows.
-fn end(to: &TcpStream, is_last: &AtomicBool) -> io::Result<()> {
-    if !is_last.swap(true, Ordering::Relaxed) {
-        let _ = SockRef::from(to).shutdown(Shutdown::Write);
-    }
-    Ok(())
 }
 
 /// Reads once and writes it. Only reading can fail: who cannot be written to may still have something to say.
 fn step(from: &TcpStream, to: &TcpStream) -> io::Result<Step> {
     SCRATCH.with_borrow_mut(|buffer| {
-        let Some(count) = read(from, buffer)? else { return Ok(Step::Nothing) };
+        let Some(count) = read(from, buffer)? else { return Ok(Step::Passed(0)) };
         if count == 0 {
             return Ok(Step::End);
         }
@@ -106,7 +124,7 @@ fn step(from: &TcpStream, to: &TcpStream) -> io::Result<Step> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Step::Left(rest.to_vec()));
                 }
-                Err(_) => return Ok(Step::Deaf),
+                Err(error) => return Ok(Step::Deaf(error)),
             }
         }
         Ok(Step::Passed(count))
@@ -154,7 +172,7 @@ async fn through(mut pipe: Pipe, from: &TcpStream, to: &TcpStream, pipes: &Pipes
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 pipes.give_back(pipe);
-                return Ok(Step::Nothing);
+                return Ok(Step::Passed(0));
             }
             Err(error) => return Err(error),
         }
@@ -162,14 +180,17 @@ async fn through(mut pipe: Pipe, from: &TcpStream, to: &TcpStream, pipes: &Pipes
             match to.try_io(Interest::WRITABLE, || pipe.empty(to)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if to.writable().await.is_err() {
-                        return Ok(Step::Deaf);
+                    if let Err(error) = to.writable().await {
+                        return Ok(Step::Deaf(error));
                     }
                 }
-                Err(_) => return Ok(Step::Deaf),
+                Err(error) => return Ok(Step::Deaf(error)),
             }
         }
-        // Also where others get their turn.
         from.readable().await?;
+        consume_budget().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

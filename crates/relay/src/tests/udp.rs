@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{ANYWHERE, PATIENCE, Stand, config, eventually, to};
-use crate::{Config, Targets, Transport};
+use crate::{Config, Listen, Origin, Targets, Transport};
 
 /// A target that answers with its own port and that of whom it heard.
 fn echo() -> SocketAddr {
@@ -118,11 +118,94 @@ fn a_flood_of_clients_is_bounded_and_active_ones_stay() {
 
 #[test]
 fn flows_stop_short_of_the_last_descriptor() {
-    let few = Config { open_files: 64, ..config() };
+    let few = Config { open_files: 64, udp_rest: Duration::ZERO, ..config() };
     let stand = Stand::with(few, Transport::Udp, to(&[echo()]));
     for _ in 0..200 {
         ask(&client(&stand));
         assert!(stand.counts().open_flows <= 32);
+    }
+}
+
+#[test]
+fn a_target_that_is_the_relay_itself_is_passed_over() {
+    let mut stand = Stand::new(Transport::Udp, &[]);
+    let listen = Listen { transport: Transport::Udp, address: ANYWHERE, origin: Origin::Any };
+    let (_, at) = stand.relay.open(&listen, to(&[stand.address])).unwrap();
+    let own = [stand.address, at];
+    stand.relay.replace(stand.id, to(&own));
+    assert_eq!(once(&client(&stand)), None);
+    stand.wait_for("it is lost", |counts| counts.lost_datagrams == 1);
+    assert_eq!(stand.counts().flows, 0, "nothing circulates");
+    let good = echo();
+    stand.relay.replace(stand.id, to(&[own[0], own[1], good]));
+    for _ in 0..3 {
+        assert_eq!(once(&client(&stand)).map(|(name, _)| name), Some(good.port()), "at once");
+    }
+}
+
+/// Who holds a flow each, by what it is known.
+fn crowd(stand: &Stand, count: usize) -> Vec<(UdpSocket, (u16, u16))> {
+    let one = || {
+        let client = client(stand);
+        let flow = ask(&client);
+        (client, flow)
+    };
+    std::iter::repeat_with(one).take(count).collect()
+}
+
+#[test]
+fn without_descriptors_active_flows_stay() {
+    let few = Config { open_files: 64, udp_rest: PATIENCE * 10, ..config() };
+    let stand = Stand::with(few, Transport::Udp, to(&[echo()]));
+    let held = crowd(&stand, 31);
+    assert_eq!(once(&client(&stand)), None);
+    held.iter().for_each(|(client, flow)| assert_eq!(ask(client), *flow, "it is still the same"));
+    let counts = stand.counts();
+    assert!(counts.evicted_flows == 0 && counts.out_of_descriptors > 0, "{counts:?}");
+}
+
+#[test]
+fn without_descriptors_an_idle_flow_makes_room() {
+    // Twelve flows: few enough for all to be looked at.
+    let few = Config { open_files: 26, udp_rest: Duration::from_millis(50), ..config() };
+    let stand = Stand::with(few, Transport::Udp, to(&[echo()]));
+    let held = crowd(&stand, 12);
+    thread::sleep(Duration::from_millis(60));
+    let others = || held.iter().skip(1);
+    others().for_each(|(client, flow)| assert_eq!(ask(client), *flow));
+    ask(&client(&stand));
+    assert_eq!(stand.counts().evicted_flows, 1);
+    others().for_each(|(client, flow)| assert_eq!(ask(client), *flow, "it was the first that went"));
+}
+
+#[test]
+fn floods_at_many_listeners_are_bounded_together_and_keep_nobody_out() {
+    let few = Config { max_all_flows: 60, udp_rest: PATIENCE * 10, ..config() };
+    let mut stand = Stand::with(few, Transport::Udp, to(&[echo()]));
+    let _first = crowd(&stand, 40);
+    let listen = Listen { transport: Transport::Udp, address: ANYWHERE, origin: Origin::Any };
+    (stand.id, stand.address) = stand.relay.open(&listen, to(&[echo()])).unwrap();
+    let second = crowd(&stand, 30);
+    assert_eq!(stand.counts().open_flows, 60);
+    assert_eq!(once(&client(&stand)), None, "both have as many, and all are active");
+    second.iter().for_each(|(client, flow)| assert_eq!(ask(client), *flow, "it is still the same"));
+    assert_eq!(stand.counts().evicted_flows, 10, "of the first, which had most");
+}
+
+#[test]
+fn a_closed_listener_leaves_its_address_at_once() {
+    let mut stand = Stand::new(Transport::Udp, &[]);
+    let flood = UdpSocket::bind(ANYWHERE).unwrap();
+    let to = to(&[flood.local_addr().unwrap()]);
+    stand.relay.replace(stand.id, to.clone());
+    for _ in 0..200 {
+        client(&stand).send(b"?").unwrap();
+        let (_, relay) = flood.recv_from(&mut [0]).unwrap();
+        // The more answers wait, the longer is one passed on.
+        (0..100).for_each(|_| drop(flood.send_to(&[0; 9000], relay)));
+        stand.relay.close(stand.id);
+        let listen = Listen { transport: Transport::Udp, address: stand.address, origin: Origin::Any };
+        (stand.id, _) = stand.relay.open(&listen, to.clone()).unwrap();
     }
 }
 

@@ -1,7 +1,10 @@
 //! Several datagrams by one call of the kernel, where several wait.
 //!
-//! In: a socket that had one datagram, and so may have more. Out: those, or the number of them that were passed on. The
-//! buffers belong to the thread.
+//! In: a socket that may have datagrams. Out: those, or the number of them that were passed on. The buffers belong to the
+//! thread.
+//!
+//! Why also for one datagram? Less than was asked for is all that there was, so nobody has to ask once more: two calls for a datagram
+//! that comes alone, and hardly more than one, or much less, for each of many.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,6 +22,11 @@ pub(super) const MOST: usize = 16;
 thread_local! {
     // Pages that no datagram ever needed are never made.
     static BUFFERS: RefCell<Vec<u8>> = RefCell::new(vec![0; MOST * LONGEST]);
+}
+
+/// "Would block" if so many were all that there was: the runtime then asks nobody before there is more.
+pub(super) fn is_more(count: usize) -> io::Result<()> {
+    if count < MOST { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
 }
 
 /// Receives what waits, up to [`MOST`], and hands each datagram over. "Would block" if nothing does.
@@ -69,4 +77,32 @@ fn address(found: &SockaddrStorage) -> Option<SocketAddr> {
         return Some(SocketAddr::from((v4.ip(), v4.port())));
     }
     found.as_sockaddr_in6().map(|v6| SocketAddr::from((v6.ip(), v6.port())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{in_time, socket};
+    use super::*;
+
+    #[test]
+    fn what_waits_is_taken_by_few_calls() {
+        in_time(async {
+            let ((near, at), (far, from)) = (socket(), socket());
+            let (_target, to) = socket();
+            for _ in 0..40 {
+                far.send_to(b"waits", at).await.unwrap();
+            }
+            let mut heard = 0;
+            let each = |sender, datagram: &[u8]| {
+                assert_eq!((sender, datagram), (from, b"waits".as_slice()));
+                heard += 1;
+            };
+            assert_eq!(receive(&near, each).unwrap(), 16);
+            assert!(heard == 16 && is_more(16).is_ok());
+            assert_eq!(pass_on(&near, &far, to).unwrap(), (16, 0));
+            assert_eq!(pass_on(&near, &far, to).unwrap(), (8, 0));
+            assert_eq!(is_more(8).unwrap_err().kind(), io::ErrorKind::WouldBlock, "nobody has to ask again");
+            assert_eq!(pass_on(&near, &far, to).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        });
+    }
 }

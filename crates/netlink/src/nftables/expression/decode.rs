@@ -66,6 +66,7 @@ fn known(name: &str, mut parts: Parts<'_>) -> Option<Expression> {
 
 fn meta(parts: &mut Parts<'_>) -> Option<Expression> {
     let key = match parts.number(2)? {
+        2 => MetaKey::Priority,
         3 => MetaKey::Mark,
         6 => MetaKey::InputInterface,
         7 => MetaKey::OutputInterface,

@@ -157,6 +157,7 @@ fn dynamic(list: &mut Message, expression: &Expression) {
 
 fn meta_number(key: MetaKey) -> u32 {
     match key {
+        MetaKey::Priority => 2,
         MetaKey::Mark => 3,
         MetaKey::InputInterface => 6,
         MetaKey::OutputInterface => 7,

@@ -29,6 +29,8 @@ pub(super) fn every_expression(family: Family) -> Ruleset {
     {
         filter(&[Expression::Counter, Expression::Verdict(verdict)]);
     }
+    let priority = Expression::Meta { key: MetaKey::Priority, to: R };
+    filter(&[priority, Expression::equal(R, number(0x5359_0000)), drop.clone()]);
     let load_mark = Expression::Meta { key: MetaKey::Mark, to: R };
     let set_mark = Expression::SetMeta { key: MetaKey::Mark, from: R };
     filter(&[Expression::Load { value: number(7), to: R }, set_mark.clone()]);

@@ -161,7 +161,8 @@ impl Planner {
                     each(Some(name), place, data);
                 }
             };
-            elements_of(self.book.settings(), &self.book.routes(port), self.slots_of(port), &mut once);
+            let (config, settings) = (&self.config, self.book.settings());
+            elements_of(config, settings, &self.book.routes(port), self.slots_of(port), &mut once);
         }
     }
 }

@@ -45,7 +45,7 @@ proptest! {
         prop_assert_eq!(same.ruleset(), old.ruleset());
         // Another life, with other wishes.
         let service_cidrs = vec![range(after.0.family, "10.96.0.0/16")];
-        let mut new = planner(&after, &Config { mark, service_cidrs });
+        let mut new = planner(&after, &Config { mark, service_cidrs, ..Config::default() });
         new.adopt(&kernel.ruleset);
         prop_assert_eq!(kernel.commit(&new.repair(kernel.ruleset.clone())), Ok(()));
         prop_assert_eq!(&kernel.ruleset, &new.ruleset());
