@@ -1,7 +1,7 @@
 //! What the kernel holds of the proxy, read by the programs of others: `iptables-save` or `nft`.
 //!
 //! Out: sorted lines, without what differs between two kernels that do the same: handles, counters, the clients that a sticky Service
-//! remembers, and which of its slots an endpoint has (that depends on the past).
+//! remembers, and what depends on the past: how large a set is, and which of its slots an endpoint has.
 
 use serde_json::Value;
 use switchyard_lab::Host;
@@ -101,10 +101,11 @@ pub(crate) fn table(host: &Host, family: &str, name: &str) -> String {
 
 fn set(body: &Value, lines: &mut Vec<String>) {
     let name = body["name"].as_str().unwrap();
-    lines.push(format!("set {}", without(body, &["handle", "family", "table", "elem"])));
     if name.starts_with("clients-") {
+        lines.push(format!("set {}", without(body, &["handle", "family", "table", "elem"])));
         return;
     }
+    lines.push(format!("set {}", without(body, &["handle", "family", "table", "elem", "size"])));
     for element in body["elem"].as_array().into_iter().flatten() {
         if !name.ends_with("slots") {
             lines.push(format!("{name} {element}"));
