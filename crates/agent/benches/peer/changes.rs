@@ -11,7 +11,7 @@ use crate::stage::{Stage, Took};
 
 /// As many as there is time for.
 const SAMPLES: u32 = 30;
-const TIME: Duration = Duration::from_secs(120);
+const TIME: Duration = Duration::from_secs(60);
 
 /// Between one change seen and the next one made.
 const PAUSE: Duration = Duration::from_millis(100);

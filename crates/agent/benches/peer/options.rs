@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// Seconds that one step may take
     #[arg(long, default_value_t = 300)]
     deadline: u64,
-    /// Complete rounds at every size; by default several for small sizes, and for large ones one and two of the first sync
+    /// Complete rounds at every size; by default three of the first sync, of which one or two go on with everything else
     #[arg(long)]
     rounds: Option<usize>,
     /// Measures only this after a first sync, tells, and keeps nothing
@@ -161,13 +161,11 @@ impl Options {
     }
 }
 
-/// Complete rounds, and rounds of the first sync alone. What takes seconds is measured several times; so is a first sync that takes half a
-/// minute at most, because a single one tells as much about the machine as about the proxy.
+/// Complete rounds, and rounds of the first sync alone: a single one tells as much about the machine as about the proxy. Changes are many in
+/// every round.
 fn rounds(services: u32) -> (usize, usize) {
     match services {
-        0..=100 => (5, 0),
-        101..=1_000 => (3, 0),
-        1_001..=10_000 => (1, 2),
+        0..=100 => (2, 1),
         _ => (1, 2),
     }
 }
