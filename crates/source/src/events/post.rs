@@ -38,41 +38,36 @@ pub struct Poster {
     series: Series,
     /// Troubles that were told and have not ended.
     told: BTreeSet<&'static str>,
-    credentials: Credentials,
 }
 
-/// What the server thinks of us.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Credentials {
-    #[default]
-    Taken,
-    Refused,
+/// Where Events go, with the credentials that were read last.
+struct Server {
+    config: cluster::Config,
+    client: Client,
+}
+
+impl Server {
+    /// Reads the credentials again. If that fails, the watches tell why.
+    async fn renew(&mut self) {
+        if let Ok((client, _)) = cluster::client(&self.config).await {
+            self.client = client;
+        }
+    }
 }
 
 impl Poster {
     pub(super) fn new(queue: mpsc::Receiver<Recorded>, instance: &str, counts: Arc<Counts>) -> Self {
         let (series, told) = (Series::default(), BTreeSet::new());
-        Self { queue, instance: instance.to_owned(), counts, series, told, credentials: Credentials::Taken }
+        Self { queue, instance: instance.to_owned(), counts, series, told }
     }
 
     /// Writes until every recorder is gone. A configuration that cannot work ends it: the watches tell why.
     pub async fn run(mut self, config: cluster::Config) {
-        let mut client = match cluster::client(&config).await {
-            Ok((client, _)) => client,
+        let mut server = match cluster::client(&config).await {
+            Ok((client, _)) => Server { config, client },
             Err(error) => return debug!(%error, "no Events are written"),
         };
-        while self.write(&client).await == Credentials::Refused {
-            // They may have been replaced on disk; the next Event goes with those that are there now.
-            self.credentials = Credentials::Taken;
-            if let Ok((renewed, _)) = cluster::client(&config).await {
-                client = renewed;
-            }
-        }
-    }
-
-    /// Writes until every recorder is gone, or until the credentials are refused.
-    async fn write(&mut self, client: &Client) -> Credentials {
-        while self.credentials == Credentials::Taken {
+        loop {
             let due = self.series.next_due();
             let end = async {
                 match due {
@@ -82,26 +77,25 @@ impl Poster {
             };
             tokio::select! {
                 recorded = self.queue.recv() => {
-                    let Some(recorded) = recorded else { break };
-                    self.take(client, &recorded).await;
+                    let Some(recorded) = recorded else { return };
+                    self.take(&mut server, &recorded).await;
                     self.counts.open.fetch_sub(1, Ordering::Relaxed);
                 }
                 () = end => {
                     for post in self.series.due(Moment::now()) {
-                        self.send(client, post).await;
+                        self.send(&mut server, post).await;
                     }
                 }
             }
         }
-        self.credentials
     }
 
-    async fn take(&mut self, client: &Client, Recorded { notice, at }: &Recorded) {
+    async fn take(&mut self, server: &mut Server, Recorded { notice, at }: &Recorded) {
         if body::namespace(notice).is_none() {
             return;
         }
         match self.series.hear(notice, Moment { wall: *at, ..Moment::now() }) {
-            Heard::Post(post) => self.send(client, post).await,
+            Heard::Post(post) => self.send(server, post).await,
             Heard::Counted => {}
             Heard::TooMany => {
                 self.counts.lost.fetch_add(1, Ordering::Relaxed);
@@ -110,11 +104,11 @@ impl Poster {
     }
 
     /// Tries a request a bounded number of times.
-    async fn send(&mut self, client: &Client, post: Post) {
-        let mut is_update = post.series.is_some();
+    async fn send(&mut self, server: &mut Server, post: Post) {
+        let (mut is_update, mut is_renewed) = (post.series.is_some(), false);
         for attempt in 1..=TRIES {
             let Some(request) = self.request(&post, is_update) else { return };
-            let answer = timeout(ANSWER, client.request::<Value>(request)).await;
+            let answer = timeout(ANSWER, server.client.request::<Value>(request)).await;
             let trouble = match answer {
                 Ok(Ok(_)) => {
                     self.works();
@@ -123,10 +117,12 @@ impl Poster {
                 Ok(Err(error)) => Trouble::of(&error),
                 Err(_) => Trouble::Silent,
             };
-            if trouble == Trouble::Unauthorized {
-                self.credentials = Credentials::Refused;
-            }
             match trouble {
+                // They may have been replaced on disk.
+                Trouble::Unauthorized if !is_renewed => {
+                    server.renew().await;
+                    is_renewed = true;
+                }
                 // The Event has outlived its time: another one goes on with its count.
                 Trouble::NotFound if is_update => is_update = false,
                 // It is there already: an answer of ours got lost.
