@@ -46,6 +46,19 @@ impl Inner {
         (now.saturating_duration_since(*since) < stay).then_some(*target)
     }
 
+    /// The next in turn that was not `tried`.
+    fn in_turn(&mut self, tried: &[SocketAddr]) -> Option<SocketAddr> {
+        let count = self.targets.len();
+        let start = self.next.checked_rem(count)?;
+        let turn = (start..count).chain(0..start);
+        let found = turn
+            .filter_map(|index| Some((index, *self.targets.get(index)?)))
+            .find(|(_, target)| !tried.contains(target));
+        let (index, target) = found?;
+        self.next = index.wrapping_add(1);
+        Some(target)
+    }
+
     fn remember(&mut self, client: IpAddr, target: SocketAddr, now: Instant) {
         if self.stay.is_some() {
             self.clients.insert(client, (target, now));
@@ -101,16 +114,17 @@ impl Backends {
         if let Some(target) = inner.known(client, now).filter(|target| !tried.contains(target)) {
             return Some(target);
         }
-        let count = inner.targets.len();
-        let start = inner.next.checked_rem(count)?;
-        let turn = (start..count).chain(0..start);
-        let found = turn
-            .filter_map(|index| Some((index, *inner.targets.get(index)?)))
-            .find(|(_, target)| !tried.contains(target));
-        let (index, target) = found?;
-        inner.next = index.wrapping_add(1);
+        let target = inner.in_turn(tried)?;
         inner.remember(client, target, now);
         Some(target)
+    }
+
+    /// As [`Self::pick`], but nobody is remembered before a target is [reached](Self::reached): anybody can write any address on a
+    /// datagram, and those that are refused must not make clients forgotten.
+    pub(crate) fn propose(&self, client: IpAddr, tried: &[SocketAddr], now: Instant) -> Option<SocketAddr> {
+        let mut inner = self.lock();
+        let known = inner.known(client, now).filter(|target| !tried.contains(target));
+        known.or_else(|| inner.in_turn(tried))
     }
 
     /// The client reached this target, and stays with it if it has found no other meanwhile.

@@ -21,6 +21,7 @@ impl<K: Eq + Hash + Clone, V> Generations<K, V> {
         Self { young: HashMap::new(), old: HashMap::new(), half: half.max(1) }
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }

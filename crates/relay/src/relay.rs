@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -257,12 +256,8 @@ impl Relay {
             // It ends by being aborted, which is no news.
             let _ = runtime.block_on(task);
         }
-        if let Served::Udp(mut switch) = served {
-            // Whoever passes an answer right now has it for a moment.
-            while let Err(shared) = Arc::try_unwrap(switch) {
-                switch = shared;
-                thread::yield_now();
-            }
+        if let Served::Udp(switch) = served {
+            switch.close();
         }
     }
 

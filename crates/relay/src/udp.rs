@@ -14,8 +14,9 @@ mod room;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::io::Interest;
@@ -47,6 +48,8 @@ pub(crate) struct Switch {
     backends: Backends,
     flows: Mutex<Generations<SocketAddr, Flow>>,
     next: AtomicU64,
+    /// Places in the room that the flows have.
+    taken: Arc<AtomicUsize>,
     shared: Arc<Shared>,
 }
 
@@ -54,7 +57,8 @@ impl Switch {
     pub(crate) fn new(socket: UdpSocket, targets: Targets, shared: Arc<Shared>) -> Arc<Self> {
         let flows = Mutex::new(Generations::new(shared.config.max_flows / 2));
         let backends = Backends::new(targets);
-        let switch = Arc::new(Self { socket, backends, flows, next: AtomicU64::new(0), shared });
+        let (next, taken) = Default::default();
+        let switch = Arc::new(Self { socket, backends, flows, next, taken, shared });
         switch.shared.room.add(&switch);
         switch
     }
@@ -63,6 +67,17 @@ impl Switch {
     pub(crate) fn replace(&self, targets: Targets) {
         self.backends.replace(targets);
         self.lock().retain(|_, flow| self.backends.may_run(&flow.target()));
+    }
+
+    /// Closes the socket, after the task that serves it ended.
+    pub(crate) fn close(self: Arc<Self>) {
+        self.shared.room.forget(&self);
+        let mut switch = self;
+        // Whoever passes an answer right now, or ends a flow for another, has it for a moment; nobody new gets hold of it.
+        while let Err(shared) = Arc::try_unwrap(switch) {
+            switch = shared;
+            thread::yield_now();
+        }
     }
 
     /// Passes one datagram of a client on.
@@ -106,8 +121,8 @@ impl Switch {
         let (now, mut tried) = (Instant::now(), Vec::new());
         let mut problem = io::ErrorKind::ConnectionRefused.into();
         while tried.len() < self.shared.config.dial_timeouts.len() {
-            let Some(target) = self.backends.pick(from.ip(), &tried, now) else { break };
-            match self.open_to(from, target) {
+            let Some(target) = self.backends.propose(from.ip(), &tried, now) else { break };
+            match self.open_to(from, target, now) {
                 Ok(flow) => {
                     self.backends.reached(from.ip(), target, now);
                     return Ok(flow);
@@ -124,9 +139,9 @@ impl Switch {
     }
 
     /// A flow to this target; another one goes for it if it must.
-    fn open_to(self: &Arc<Self>, from: SocketAddr, target: SocketAddr) -> io::Result<Flow> {
+    fn open_to(self: &Arc<Self>, from: SocketAddr, target: SocketAddr, now: Instant) -> io::Result<Flow> {
         let flow = self.try_open(from, target).or_else(|error| match scarce(&error) {
-            Some(scarce) if self.shared.room.make(self, scarce) => self.try_open(from, target),
+            Some(scarce) if self.shared.room.make(self, scarce, now) => self.try_open(from, target),
             _ => Err(error),
         });
         flow.inspect_err(|error| match scarce(error) {
@@ -138,7 +153,7 @@ impl Switch {
 
     /// An error tells what there is too little of, see [`scarce`].
     fn try_open(self: &Arc<Self>, from: SocketAddr, target: SocketAddr) -> io::Result<Flow> {
-        let place = self.shared.room.take().ok_or(io::ErrorKind::AddrInUse)?;
+        let place = self.shared.room.take(&self.taken).ok_or(io::ErrorKind::AddrInUse)?;
         let permit = self.shared.take(1).ok_or(io::ErrorKind::OutOfMemory)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         Flow::open(id, from, target, self, (place, permit))
@@ -162,14 +177,14 @@ impl Switch {
 
     /// Flows that there are.
     fn count(&self) -> usize {
-        self.lock().len()
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Ends a flow that is not used, or of those that were not used lately one that rested for so long. Whether there was one.
-    fn evict(&self, rest: Duration) -> bool {
+    fn evict(&self, rest: Duration, now: Instant) -> bool {
         let mut flows = self.lock();
         let some = flows.unused().take(CANDIDATES).map(|(from, flow)| (flow.last_use(), *from));
-        let idlest = some.min().filter(|(last, _)| last.elapsed() >= rest);
+        let idlest = some.min().filter(|(last, _)| now.saturating_duration_since(*last) >= rest);
         let gone: HashMap<SocketAddr, Flow> =
             idlest.and_then(|(_, from)| Some((from, flows.remove(&from)?))).into_iter().collect();
         drop(flows);

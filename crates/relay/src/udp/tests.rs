@@ -40,6 +40,21 @@ pub(super) fn switch(
     (Switch::new(socket, targets(address), Arc::new(Shared::new(config))), address)
 }
 
+/// Listeners that share.
+fn switches<const N: usize>(config: Config, targets: &Targets) -> [Arc<Switch>; N] {
+    let shared = Arc::new(Shared::new(config));
+    std::array::from_fn(|_| Switch::new(socket().0, targets.clone(), shared.clone()))
+}
+
+fn client(number: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, number).into()
+}
+
+/// New clients, each with a flow.
+fn fill(switch: &Arc<Switch>, clients: std::ops::RangeInclusive<u16>) {
+    clients.map(client).for_each(|client| switch.keep(client, switch.open(client).unwrap()));
+}
+
 pub(super) async fn others_have_turns() {
     for _ in 0..10 {
         yield_now().await;
@@ -101,5 +116,99 @@ fn the_end_of_a_flow_ends_no_other() {
         assert_eq!((switch.count(), switch.shared.tallies.snapshot().evicted_flows), (3, 0));
         switch.ended(clients[1], first);
         assert_eq!(switch.count(), 3, "another flow of that client");
+    });
+}
+
+#[test]
+fn who_looks_for_room_keeps_no_other_listener_open() {
+    in_time(async {
+        let (_target, at) = socket();
+        let [asking, full, closing] = switches(Config::default(), &to(at));
+        fill(&full, 1..=1);
+        let waits = full.lock();
+        thread::scope(|scope| {
+            scope.spawn(|| asking.shared.room.make(&asking, Scarce::Flows, Instant::now()));
+            while Arc::strong_count(&full) < 2 {
+                thread::yield_now();
+            }
+            closing.close();
+            drop(waits);
+        });
+        assert_eq!(full.count(), 0);
+    });
+}
+
+#[test]
+fn nobody_gets_hold_of_a_listener_that_closes() {
+    in_time(async {
+        let (_target, at) = socket();
+        let few = Config { max_all_flows: 1, ..Config::default() };
+        let [asking, full] = switches(few, &to(at));
+        fill(&full, 1..=1);
+        let held = full.clone();
+        thread::scope(|scope| {
+            scope.spawn(|| full.close());
+            // Its flow's way back knows it, too.
+            while Arc::weak_count(&held) > 1 {
+                thread::yield_now();
+            }
+            assert!(asking.open(client(2)).is_err() && held.count() == 1, "it is not looked at");
+            drop(held);
+        });
+        assert!(asking.open(client(2)).is_ok(), "its place is free");
+    });
+}
+
+#[test]
+fn after_a_search_in_vain_others_are_refused_without_one() {
+    in_time(async {
+        let (_target, at) = socket();
+        let rest = Duration::from_secs(1);
+        let few = Config { max_all_flows: 1, udp_rest: rest, ..Config::default() };
+        let [full, _] = switches(few, &to(at));
+        fill(&full, 1..=1);
+        let last = full.lock().peek(&client(1)).unwrap().last_use();
+        let make = |scarce, now| full.shared.room.make(&full, scarce, now);
+        let early = last + rest - Duration::from_millis(1);
+        let too_early = early + room::IN_VAIN - Duration::from_millis(1);
+        for scarce in [Scarce::Flows, Scarce::Descriptors] {
+            assert!(!make(scarce, early), "it did not rest");
+            assert!(!make(scarce, too_early), "it rested, but nobody looks");
+        }
+        assert!(make(Scarce::Flows, early + room::IN_VAIN));
+        assert_eq!((full.count(), full.shared.tallies.snapshot().evicted_flows), (0, 1));
+    });
+}
+
+#[test]
+fn a_search_in_vain_keeps_nobody_out_who_has_less() {
+    in_time(async {
+        let (_target, at) = socket();
+        let few = Config { max_all_flows: 6, udp_rest: Duration::from_secs(60), ..Config::default() };
+        let [flooded, other] = switches(few, &to(at));
+        fill(&flooded, 1..=6);
+        for number in 1..=3 {
+            assert!(flooded.open(client(9)).is_err(), "in vain");
+            fill(&other, number..=number);
+            assert_eq!((flooded.count(), other.count()), (6 - usize::from(number), number.into()));
+        }
+        assert!(other.open(client(9)).is_err(), "both have as many");
+    });
+}
+
+#[test]
+fn who_is_refused_is_not_remembered() {
+    in_time(async {
+        let stay = Some(Duration::from_secs(60));
+        let (one, other) = (socket(), socket());
+        let targets = Targets { new: vec![one.1, other.1], stay, ..Targets::default() };
+        let few = Config { max_all_flows: 1, udp_rest: Duration::from_secs(60), ..Config::default() };
+        let (switch, _) = switch(few, |_| targets);
+        let [served, refused] = [1, 2].map(|last| SocketAddr::from(([10, 0, 0, last], 1)));
+        let flow = switch.open(served).unwrap();
+        assert!(switch.open(refused).is_err());
+        let next = |client: SocketAddr| switch.backends.propose(client.ip(), &[], Instant::now()).unwrap();
+        assert_eq!([next(served), next(served)], [flow.target(); 2]);
+        assert_ne!(next(refused), next(refused), "in turn");
     });
 }
