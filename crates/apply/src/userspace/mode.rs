@@ -162,6 +162,10 @@ impl UserspaceMode {
         if self.settled == Settled::No {
             affected.extend(self.book.ports().keys().cloned());
             affected.extend(self.doors.ports());
+            // What went during a sync that failed has rules still, and may have no listener.
+            if let Way::Rules { nft, .. } = &self.way {
+                affected.extend(nft.book().ports().keys().cloned());
+            }
         }
         affected
     }

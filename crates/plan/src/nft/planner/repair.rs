@@ -82,31 +82,38 @@ impl Planner {
 
     /// What turns the ruleset that the kernel holds into the one that is wanted; the shared sets must exist.
     pub fn repair(&self, mut held: Ruleset) -> Vec<Op> {
-        let mut ops = self.replace_sets(&mut held);
+        let (mut ops, cleared) = self.replace_sets(&mut held);
         let wanted = self.wanted();
-        ops.extend(come(&held, &wanted));
+        // Should all this not fit into one transaction, nobody may look into a new set before its elements are there: a packet that finds
+        // nothing is refused, and one that meets no rule is sent again.
+        let looks_inside =
+            |op: &Op| matches!(&op.change, Change::ReplaceRules(chain) if cleared.contains(&chain.name));
+        let (late, early): (Vec<Op>, Vec<Op>) = come(&held, &wanted).into_iter().partition(looks_inside);
+        ops.extend(early);
         let missing = self.repair_elements(&mut held.elements);
         // What is left is not wanted, or not with this value.
         ops.extend(held.elements.keys().map(|place| Op::everybodys(Change::DeleteElement(*place))));
         ops.extend(missing);
+        ops.extend(late);
         ops.extend(go(&held, &wanted));
         ops
     }
 
     /// Makes those sets anew, without elements, that have another size than they need. What refers to them loses its rules first, and
-    /// in `held`, too: the repair of chains writes them again.
-    fn replace_sets(&self, held: &mut Ruleset) -> Vec<Op> {
+    /// in `held`, too: the repair of chains writes them again. Also the names of those chains.
+    fn replace_sets(&self, held: &mut Ruleset) -> (Vec<Op>, BTreeSet<String>) {
         let is_other = |(set, size): &(&Set, &u32)| held.rooms.get(set) != Some(*size);
         let sets: Rooms = self.rooms.iter().filter(is_other).map(|(set, size)| (*set, *size)).collect();
-        let mut ops = Vec::new();
+        let (mut ops, mut cleared) = (Vec::new(), BTreeSet::new());
         if sets.is_empty() {
-            return ops;
+            return (ops, cleared);
         }
         // Of a chain with other rules than ours, only that is known.
         for chain in
             held.chains.values_mut().filter(|chain| chain.rules.is_empty() || refers_to(chain, &sets))
         {
             chain.rules.clear();
+            cleared.insert(chain.name.clone());
             ops.push(Op::everybodys(Change::ReplaceRules(chain.clone())));
         }
         for (set, size) in &sets {
@@ -114,7 +121,7 @@ impl Planner {
             ops.push(Op::everybodys(Change::AddSet(*set, Some(*size))));
         }
         held.elements.retain(|place, _| !sets.contains_key(&place.set));
-        ops
+        (ops, cleared)
     }
 
     /// The same for chains and sets of clients alone.

@@ -32,6 +32,10 @@ fn a_set_that_is_outgrown_is_replaced() {
     assert_eq!(kernel.ruleset, planner.ruleset());
     assert_eq!(kernel.ruleset.rooms[&Set::Slots], 16_384);
     assert_eq!(kernel.ruleset.rooms[&Set::Frontends], 4096);
+    // In several transactions, too: nobody looks into the set before it is whole.
+    let last = ops.iter().rposition(|op| matches!(&op.change, Change::AddElement(..))).unwrap();
+    let is_rule = |op: &Op| matches!(&op.change, Change::ReplaceRules(chain) if !chain.rules.is_empty());
+    assert!(ops.iter().position(is_rule).unwrap() > last, "rules come after elements");
     let is_about_clients = |op: &Op| matches!(op.change, Change::AddClients(_) | Change::DeleteClients(_));
     assert!(!ops.iter().any(is_about_clients), "clients are remembered");
     let is_sticky = |(name, chain): (&String, &Chain)| {
