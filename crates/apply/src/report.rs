@@ -127,6 +127,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// True if it did nothing, and nothing was wrong.
+    pub fn is_idle(&self) -> bool {
+        let is_fine = self.refused.is_empty() && self.failure.is_none();
+        self.kind == Kind::Partial && self.lines == 0 && is_fine
+    }
+
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,

@@ -32,7 +32,7 @@ pub enum ProbeError {
     NotPermitted(#[source] Errno),
     /// The kernel has no nf_tables.
     #[error(
-        "this kernel ({release}) has no nf_tables: nftables mode needs Linux 5.6 or newer with CONFIG_NF_TABLES; \
+        "this kernel ({release}) has no nf_tables: nftables mode needs Linux 5.10 or newer with CONFIG_NF_TABLES; \
          `modprobe nf_tables` may bring it, else use iptables mode"
     )]
     NoNfTables {
