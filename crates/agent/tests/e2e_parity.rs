@@ -1,8 +1,9 @@
 //! Switchyard beside upstream's kube-proxy: the same objects of one real API server, each in its own lab on a node of the same name and
 //! addresses. `make parity` runs this.
 //!
-//! - [`scenarios`]: iptables mode writes the same rules, rule by rule; in nftables mode packets fare the same.
-//! - [`random`]: the same for random Services.
+//! - [`scenarios`]: iptables mode writes the same rules, rule by rule; in nftables mode packets fare the same, and in userspace mode, but for
+//!   what a relay cannot do.
+//! - [`random`]: the same for random Services, without userspace mode.
 //! - [`pages`]: health, health-check node ports, metrics and the other pages are the same.
 
 #![expect(
@@ -34,11 +35,15 @@ mod peers;
 mod probes;
 #[path = "e2e_parity/random.rs"]
 mod random;
+#[path = "e2e_parity/relay.rs"]
+mod relay;
 #[path = "e2e_parity/rules.rs"]
 mod rules;
 #[path = "e2e_parity/scenarios.rs"]
 mod scenarios;
 #[path = "e2e_parity/sources.rs"]
 mod sources;
+#[path = "e2e_parity/sticky.rs"]
+mod sticky;
 #[path = "e2e_parity/tally.rs"]
 mod tally;

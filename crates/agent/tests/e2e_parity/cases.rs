@@ -3,15 +3,16 @@
 //! In: the scenarios of `scenarios/` and a mixture of many kinds of Services. Out: cases by the flags of the proxies. Each case has a
 //! marker, a Service that no other case has: once its rules are there, the case is in force.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use switchyard_lab::scenario::{CLUSTER_CIDR, Flow, Scenario, to_manifests};
+use switchyard_lab::scenario::{CLUSTER_CIDR, Flow, Scenario, Step, to_manifests};
 use switchyard_model::Family;
 
 use crate::common::objects::{service, slice};
 use crate::common::proxy::scenarios;
 use crate::e2e::api::is_impossible;
+use crate::probes;
 
 /// Scenarios in which the rules differ on purpose, each with the reason; see docs/differences.md.
 const DIFFERENT: [(&str, &str); 1] = [(
@@ -31,16 +32,16 @@ pub(crate) struct Case {
     pub(crate) list: Value,
     /// Whether it follows from the case before, or begins anew.
     pub(crate) is_first: bool,
-    /// What the scenario tries then; none if its endpoints are not there.
-    pub(crate) flows: Option<Vec<Flow>>,
+    /// What the scenario tries then; a mixture tries nothing of its own.
+    pub(crate) flows: Vec<Flow>,
 }
 
 /// Cases that share a pair of proxies.
 #[derive(Default)]
 pub(crate) struct Group {
     pub(crate) cases: Vec<Case>,
-    /// Every step of every scenario, for whoever makes the pods.
-    pub(crate) together: Option<Scenario>,
+    /// Every step of every scenario, for whoever makes the pods, and whatever else has endpoints.
+    pub(crate) together: Vec<Step>,
 }
 
 /// The steps of all scenarios, and what else is worth a comparison, by the flags of the proxies. `SCENARIO=name` in the environment picks
@@ -60,7 +61,8 @@ pub(crate) fn by_flags() -> BTreeMap<Vec<String>, Group> {
     if MIXTURE.contains(&picked) {
         let list = serde_json::from_str(include_str!("../data/parity.json")).unwrap();
         let group = groups.entry(vec![format!("--cluster-cidr={CLUSTER_CIDR}")]).or_default();
-        group.cases.push(Case { title: MIXTURE.to_owned(), list, is_first: true, flows: None });
+        group.together.extend(endpoints_of(&list).steps);
+        group.cases.push(Case { title: MIXTURE.to_owned(), list, is_first: true, flows: Vec::new() });
     }
     groups
 }
@@ -72,14 +74,22 @@ impl Group {
                 title: format!("{} ({})", scenario.name, step.title),
                 list: serde_json::from_str(&to_manifests(&step.objects, &Family::ALL)).unwrap(),
                 is_first: number == 0,
-                flows: Some(step.flows.clone()),
+                flows: step.flows.clone(),
             });
         }
-        match &mut self.together {
-            Some(together) => together.steps.extend(scenario.steps),
-            None => self.together = Some(scenario),
+        self.together.extend(scenario.steps);
+    }
+}
+
+/// The endpoints of a list, in words of a scenario. Nobody in the lab speaks SCTP.
+fn endpoints_of(list: &Value) -> Scenario {
+    let mut lines = BTreeSet::new();
+    for (pod, port, protocol) in probes::endpoints(list) {
+        if protocol != "SCTP" {
+            lines.insert(format!("endpoint any {pod}:{port}/{}\n", protocol.to_lowercase()));
         }
     }
+    Scenario::parse(MIXTURE, &String::from_iter(lines)).unwrap()
 }
 
 /// With the marker of this number.
@@ -97,4 +107,35 @@ pub(crate) fn marked(list: &Value, number: u16) -> Value {
         items.push(slice(MARKERS, &name, "", kind, endpoint, &json!(1)));
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probes::{of_flows, of_objects};
+
+    #[test]
+    fn every_case_has_flows_to_be_tried() {
+        let groups = by_flags();
+        for case in groups.values().flat_map(|group| &group.cases) {
+            assert!(
+                !(of_objects(&case.list).is_empty() && of_flows(&case.flows, &case.list).is_empty()),
+                "{}",
+                case.title
+            );
+        }
+    }
+
+    #[test]
+    fn the_endpoints_of_the_mixture_are_there() {
+        let list = serde_json::from_str(include_str!("../data/parity.json")).unwrap();
+        let scenario = endpoints_of(&list);
+        let objects = &scenario.steps.first().unwrap().objects;
+        let expected: BTreeSet<_> = probes::endpoints(&list).into_iter().map(|(pod, ..)| pod).collect();
+        let found: BTreeSet<_> = objects.endpoints().map(|endpoint| endpoint.pod).collect();
+        // Pod 40 of n1 speaks SCTP only.
+        let missing: Vec<String> = expected.difference(&found).map(ToString::to_string).collect();
+        assert_eq!(missing, ["n1.40"]);
+        assert!(found.len() > 30, "{}", found.len());
+    }
 }

@@ -62,9 +62,9 @@ impl Answer {
         self.status.split(' ').nth(1).unwrap_or_default()
     }
 
-    /// What differs; empty if nothing does.
+    /// What differs; empty if nothing does. Two servers that do not answer are not the same: nobody knows what they would say.
     pub(crate) fn difference(theirs: &Result<Self, String>, ours: &Result<Self, String>) -> String {
-        if theirs == ours {
+        if theirs.is_ok() && theirs == ours {
             return String::new();
         }
         format!("    kube-proxy: {theirs:?}\n    switchyard: {ours:?}\n")
@@ -115,5 +115,6 @@ mod tests {
         }
         let refused = Err("connection refused".to_owned());
         assert!(!Answer::difference(&Ok(Answer::parse(PAGE)), &refused).is_empty());
+        assert!(!Answer::difference(&refused, &refused).is_empty(), "nobody was asked");
     }
 }

@@ -1,7 +1,8 @@
 //! Two pages of metrics, made comparable.
 //!
-//! In: two texts in Prometheus' format. Out: how they differ: families that only kube-proxy has, and types, help texts, label names, bucket
-//! bounds and, in kube-proxy's own families, series that differ. Values are not looked at.
+//! In: two texts in Prometheus' format. Out: how they differ: families that only one of them has, and types, help texts, label names, bucket
+//! bounds and, in kube-proxy's own families, series that differ. Of values only this counts: what is 0 may be with us alone, because our
+//! series are there from the start, and kube-proxy's with their first sample. See docs/differences.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,12 @@ const KEPT: [&str; 2] = ["rest_client_requests_total", "rest_client_request_dura
 /// Families whose series, with all labels, must be there too.
 const OWN: &str = "kubeproxy_";
 
+/// What kube-proxy has nothing like.
+const OURS: &str = "switchyard_";
+
+/// Every name that kube-proxy can have, at the beginning of a line: also of what has no sample yet.
+const RECORDED: &str = include_str!("../../../serve/testdata/metrics.txt");
+
 /// A family of series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Family {
@@ -31,6 +38,8 @@ struct Family {
     labels: BTreeSet<String>,
     buckets: Vec<String>,
     series: BTreeSet<String>,
+    /// Those of them that are not 0.
+    counted: BTreeSet<String>,
 }
 
 /// Families by name.
@@ -47,8 +56,8 @@ impl Metrics {
                 line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
             {
                 families.entry(name.to_owned()).or_default().kind = kind.to_owned();
-            } else if let Some((series, _)) = line.rsplit_once(' ') {
-                add_series(&mut families, series);
+            } else if let Some((series, value)) = line.rsplit_once(' ') {
+                add_series(&mut families, series, value);
             }
         }
         Self(families)
@@ -59,7 +68,7 @@ impl Metrics {
         self.0.len()
     }
 
-    /// What of kube-proxy's is not with us, or not the same.
+    /// What only one of them has, or not the same.
     pub(crate) fn difference(upstream: &Self, ours: &Self) -> String {
         let mut text = String::new();
         for (name, theirs) in &upstream.0 {
@@ -68,6 +77,10 @@ impl Metrics {
                 None if is_left_out(name) => {}
                 None => text.push_str(&format!("  {name} only with kube-proxy\n")),
             }
+        }
+        let more = ours.0.iter().filter(|(name, _)| !upstream.0.contains_key(*name));
+        for (name, _) in more.filter(|(name, family)| !family.may_be_ours_alone(name)) {
+            text.push_str(&format!("  {name} only with switchyard\n"));
         }
         text
     }
@@ -92,15 +105,24 @@ impl Family {
         differ("labels", format!("{:?}", theirs.labels), format!("{:?}", ours.labels));
         differ("buckets", theirs.buckets.join(" "), ours.buckets.join(" "));
         if name.starts_with(OWN) {
-            let missing: Vec<&str> = theirs.series.difference(&ours.series).map(String::as_str).collect();
-            differ("series", missing.join(" "), String::new());
+            let only = |these: &BTreeSet<String>, those: &BTreeSet<String>| {
+                these.difference(those).map(String::as_str).collect::<Vec<_>>().join(" ")
+            };
+            differ("series", only(&theirs.series, &ours.series), only(&ours.counted, &theirs.series));
         }
         text
+    }
+
+    /// Our own, or a counter of kube-proxy's that has counted nothing yet: there it has no series until then.
+    fn may_be_ours_alone(&self, name: &str) -> bool {
+        let is_counter = matches!(self.kind.as_str(), "counter" | "histogram");
+        let is_recorded = RECORDED.lines().any(|line| line.split(' ').next() == Some(name));
+        name.starts_with(OURS) || (is_recorded && is_counter && self.counted.is_empty())
     }
 }
 
 /// Samples of a histogram belong to the family before their ending.
-fn add_series(families: &mut BTreeMap<String, Family>, series: &str) {
+fn add_series(families: &mut BTreeMap<String, Family>, series: &str, value: &str) {
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
     let base = ["_bucket", "_sum", "_count"].iter().find_map(|ending| name.strip_suffix(ending));
     let base = base.filter(|base| families.get(*base).is_some_and(|family| family.kind == "histogram"));
@@ -117,7 +139,11 @@ fn add_series(families: &mut BTreeMap<String, Family>, series: &str) {
         }
     }
     kept.sort();
-    family.series.insert(format!("{{{}}}", kept.join(",")));
+    let series = format!("{{{}}}", kept.join(","));
+    if value.parse::<f64>() != Ok(0.0) {
+        family.counted.insert(series.clone());
+    }
+    family.series.insert(series);
 }
 
 /// Names and values; a value may have commas and braces in it, and quotes behind a backslash.
@@ -157,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn values_and_what_only_we_have_are_no_difference() {
+    fn values_and_what_is_ours_are_no_difference() {
         assert_eq!(difference(PAGE), "");
         assert_eq!(difference(&PAGE.replace("} 2", "} 3")), "");
-        assert_eq!(difference(&format!("{PAGE}# TYPE own gauge\nown 1\n")), "");
-        assert_eq!(difference(&PAGE.replace("go_c", "own")), "");
+        assert_eq!(difference(&format!("{PAGE}# TYPE switchyard_own gauge\nswitchyard_own 1\n")), "");
+        assert_eq!(difference(&PAGE.replace("go_c", "switchyard_c")), "");
         assert_eq!(Metrics::parse(PAGE).count(), 3);
         assert!(is_left_out("rest_client_retries_total") && KEPT.iter().all(|name| !is_left_out(name)));
     }
@@ -180,6 +206,31 @@ mod tests {
             let text = difference(&PAGE.replace(from, to));
             assert!(text.contains(told), "{from} -> {to}: {text}");
         }
+    }
+
+    #[test]
+    fn what_only_we_have_is_told_unless_it_counted_nothing() {
+        let family = |name: &str, kind: &str, value: u8| {
+            difference(&format!("{PAGE}# TYPE {name} {kind}\n{name}{{f=\"6\"}} {value}\n"))
+        };
+        let real = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total";
+        assert_eq!(family(real, "counter", 0), "");
+        for (name, kind, value) in [
+            (real, "counter", 1),
+            (real, "gauge", 0),
+            ("kubeproxy_d", "counter", 0),
+            ("process_d", "gauge", 1),
+        ] {
+            assert_eq!(family(name, kind, value), format!("  {name} only with switchyard\n"));
+        }
+        let series = |value: u8| {
+            let more = format!(
+                "kubeproxy_a_bucket{{f=\"6\",le=\"1\"}} 0\nkubeproxy_a_count{{f=\"6\"}} {value}\n# HELP b"
+            );
+            difference(&PAGE.replace("# HELP b", &more))
+        };
+        assert_eq!(series(0), "");
+        assert!(series(1).contains("series of kubeproxy_a\n    kube-proxy: \n    switchyard: {f=\"6\"}\n"));
     }
 
     #[test]

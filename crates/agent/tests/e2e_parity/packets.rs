@@ -1,20 +1,23 @@
 //! The same flows in two labs: who answers, whom the endpoint sees, and how a flow is refused.
 //!
 //! In: two stages, one with kube-proxy and one with switchyard, and probes. Out: those that did not go the same way. Which endpoint answers
-//! is left to chance, so what is compared is the set of all outcomes of many tries; with affinity, of many clients.
+//! is left to chance, so what is compared is the set of all outcomes of many tries; with affinity, see [`sticky`].
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::{Answer, Dial};
 
 use crate::common::stage::Stage;
+use crate::common::variant::Variant;
+use crate::peers::Kind;
 use crate::probes::Probe;
-use crate::sources::{self, LENT};
+use crate::tally::Compared;
+use crate::{relay, sources, sticky};
 
 /// Probes at one time: many of them wait for an answer that does not come.
 const AT_ONCE: usize = 8;
@@ -26,15 +29,38 @@ const PATIENCE: [Duration; 3] =
 /// How often the sets may be made larger until they are equal. With six endpoints the odds of missing one by chance are 1 in 10^15.
 const MOST: u32 = 200;
 
-/// How many that differ are tried again, alone, and the rest before each of them.
+/// How many that differ are tried again, alone, and the rest before each of them. Where only refusals are missing there may be more of
+/// them: those are lost first when there is much else to do.
 const MOST_ALONE: usize = 5;
+const MOST_REFUSALS_ALONE: usize = 20;
 const REFUSALS_ARE_BACK: Duration = Duration::from_secs(6);
 
-/// How often a sticky client dials.
-const STICKY_TRIES: usize = 3;
+/// Whoever is tried alone has this for itself: pairs of proxies of all tests run in one kernel, which limits its refusals for all of them.
+static ALONE: RwLock<()> = RwLock::new(());
+
+/// No flow is begun after this, however many are left: a machine hangs.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// What became of a flow, over many tries.
 pub(crate) type Outcomes = BTreeSet<String>;
+
+/// Two stages with the same objects.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<'a> {
+    pub(crate) upstream: &'a Stage,
+    pub(crate) ours: &'a Stage,
+    /// How switchyard runs.
+    pub(crate) variant: Variant,
+}
+
+/// How much must be tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// So many of the first probes, however long it takes.
+    pub(crate) least: usize,
+    /// And as many more as can be had in this time, from the beginning on.
+    pub(crate) time: Duration,
+}
 
 /// How many probes were tried, and which of them went different ways.
 #[derive(Debug, Default)]
@@ -43,48 +69,114 @@ pub(crate) struct Report {
     pub(crate) failures: Vec<String>,
 }
 
-/// kube-proxy's stage first. What is not tried when the time is over is left out.
-pub(crate) fn compare(stages: [&Stage; 2], probes: &[Probe], until: Instant) -> Report {
+impl Report {
+    /// With so many rules that are the same, out of so many probes; or what differs.
+    pub(crate) fn result(self, rules: usize, known_flows: usize) -> Result<Compared, String> {
+        let compared = Compared { rules, flows: self.tried, known_flows };
+        if self.failures.is_empty() { Ok(compared) } else { Err(self.failures.concat()) }
+    }
+}
+
+/// Two sets of outcomes are not the same.
+struct Difference {
+    text: String,
+    kind: Missing,
+}
+
+/// What a set lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// At most refusals, which the kernel may have held back.
+    Refusals,
+    /// Something else.
+    Other,
+}
+
+type Doubtful<'a> = Vec<(&'a Probe, Difference)>;
+
+impl Pair<'_> {
+    pub(crate) const SIDES: [Kind; 2] = [Kind::Upstream, Kind::Ours];
+
+    /// What comes of one try. What kube-proxy does is told as it must be through a relay, if that is what is compared with it.
+    pub(crate) fn dial(
+        &self,
+        side: Kind,
+        probe: &Probe,
+        source: Option<IpAddr>,
+        patience: Duration,
+    ) -> Answer {
+        let stage = match side {
+            Kind::Upstream => self.upstream,
+            Kind::Ours => self.ours,
+        };
+        let mut dial = Dial::new(probe.transport, probe.to).within(patience);
+        if let Some(source) = source {
+            dial = dial.from(SocketAddr::new(source, 0));
+        }
+        let answer = stage.host(probe.from).unwrap().dial(&dial);
+        match (side, self.variant) {
+            (Kind::Upstream, Variant::Userspace) => relay::relayed(answer),
+            _ => answer,
+        }
+    }
+}
+
+/// Tries the probes, in their order.
+pub(crate) fn compare(pair: Pair<'_>, probes: &[Probe], effort: Effort) -> Report {
+    let start = Instant::now();
+    let is_over = |number: usize| {
+        let elapsed = start.elapsed();
+        elapsed >= LONGEST || (number >= effort.least && elapsed >= effort.time)
+    };
     let (next, tried, doubtful) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while Instant::now() < until {
-                    let Some(probe) = probes.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                    let difference = try_out(stages, probe);
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(probe) = probes.get(number).filter(|_| !is_over(number)) else { break };
+                    let _among_others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+                    let difference = try_out(pair, probe);
                     tried.fetch_add(1, Ordering::Relaxed);
-                    doubtful.lock().unwrap().extend(difference.map(|text| (probe, text)));
+                    doubtful.lock().unwrap().extend(difference.map(|difference| (probe, difference)));
                 }
             });
         }
     });
-    let (alone, others) = split(doubtful.into_inner().unwrap());
-    let again = alone.into_iter().filter_map(|(probe, _)| {
+    let tried = tried.into_inner();
+    let mut failures = once_more(pair, doubtful.into_inner().unwrap());
+    if tried < effort.least.min(probes.len()) {
+        let all = probes.len();
+        failures.push(format!("  only {tried} of {all} flows tried, not even {}\n", effort.least));
+    }
+    Report { tried, failures }
+}
+
+/// What still differs when it is tried again, alone: others may have taken what was left of the answers that a kernel sends each second.
+/// Many that differ do so for another reason, and are not tried again.
+fn once_more(pair: Pair<'_>, doubtful: Doubtful<'_>) -> Vec<String> {
+    let (mut refusals, mut others): (Vec<_>, Vec<_>) =
+        doubtful.into_iter().partition(|(_, difference)| difference.kind == Missing::Refusals);
+    let too_many_others = others.split_off(others.len().min(MOST_ALONE));
+    let too_many_refusals = refusals.split_off(refusals.len().min(MOST_REFUSALS_ALONE));
+    let again = others.into_iter().chain(refusals).filter_map(|(probe, _)| {
+        let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
         std::thread::sleep(REFUSALS_ARE_BACK);
-        try_out(stages, probe).map(|text| (probe, text))
+        try_out(pair, probe).map(|difference| (probe, difference))
     });
-    let failures = again.chain(others).map(|(probe, text)| format!("  {probe}\n{text}")).collect();
-    Report { tried: tried.into_inner(), failures }
+    let failed = again.chain(too_many_others).chain(too_many_refusals);
+    failed.map(|(probe, difference)| format!("  {probe}\n{}", difference.text)).collect()
 }
 
-type Doubtful<'a> = Vec<(&'a Probe, String)>;
-
-/// The first few that differ are tried again, one by one: a router tells the same client only once a second that there is no way, so
-/// others may have taken what was left of that. Many that differ do so for another reason.
-fn split(mut doubtful: Doubtful<'_>) -> (Doubtful<'_>, Doubtful<'_>) {
-    let others = doubtful.split_off(doubtful.len().min(MOST_ALONE));
-    (doubtful, others)
-}
-
-fn try_out(stages: [&Stage; 2], probe: &Probe) -> Option<String> {
+fn try_out(pair: Pair<'_>, probe: &Probe) -> Option<Difference> {
     let mut last = None;
     for patience in PATIENCE {
         let outcomes = if probe.service.is_sticky {
-            sticky(stages, probe, patience)
+            sticky::try_out(pair, probe, patience)
         } else {
-            plain(stages, probe, patience)
+            plain(pair, probe, patience)
         };
-        last = difference(&outcomes.map(without_lost_refusals));
+        last = difference(&outcomes);
         if last.is_none() {
             break;
         }
@@ -92,25 +184,35 @@ fn try_out(stages: [&Stage; 2], probe: &Probe) -> Option<String> {
     last
 }
 
-/// The kernel limits how many refusals it sends each second, over all namespaces: one that is missing among others was lost.
-fn without_lost_refusals(mut outcomes: Outcomes) -> Outcomes {
-    if outcomes.iter().any(|text| text == "refused" || text.starts_with("unreachable")) {
+/// What differs.
+fn difference(outcomes: &[Outcomes; 2]) -> Option<Difference> {
+    let [theirs, ours] =
+        &outcomes.each_ref().map(|set| without_lost(set, |text| text.starts_with("unreachable")));
+    if theirs == ours {
+        return None;
+    }
+    let side = |outcomes: &Outcomes| outcomes.iter().cloned().collect::<Vec<_>>().join(", ");
+    let text = format!("    kube-proxy: {}\n    switchyard: {}\n", side(theirs), side(ours));
+    let [theirs, ours] = [theirs, ours].map(|set| without_lost(set, |text| text == "refused"));
+    let kind = if theirs == ours { Missing::Refusals } else { Missing::Other };
+    Some(Difference { text, kind })
+}
+
+/// Without silence among answers that a busy kernel may hold back. "Unreachable" comes from the router, which neither proxy touches, and
+/// says so to the same client only once a second: there silence says nothing. A refusal is what a proxy wants, so silence may be a fault.
+fn without_lost(outcomes: &Outcomes, is_limited: impl Fn(&str) -> bool) -> Outcomes {
+    let mut outcomes = outcomes.clone();
+    if outcomes.iter().any(|text| is_limited(text)) {
         outcomes.remove("silence");
     }
     outcomes
 }
 
-/// What differs.
-fn difference([theirs, ours]: &[Outcomes; 2]) -> Option<String> {
-    let side = |outcomes: &Outcomes| outcomes.iter().cloned().collect::<Vec<_>>().join(", ");
-    (theirs != ours).then(|| format!("    kube-proxy: {}\n    switchyard: {}\n", side(theirs), side(ours)))
-}
-
-fn plain(stages: [&Stage; 2], probe: &Probe, patience: Duration) -> [Outcomes; 2] {
+fn plain(pair: Pair<'_>, probe: &Probe, patience: Duration) -> [Outcomes; 2] {
     let mut outcomes = [Outcomes::new(), Outcomes::new()];
     for tries in 1..=MOST {
-        for (stage, set) in stages.iter().zip(&mut outcomes) {
-            set.insert(dial(stage, probe, None, patience));
+        for (side, set) in Pair::SIDES.into_iter().zip(&mut outcomes) {
+            set.insert(outcome(&pair.dial(side, probe, None, patience), probe, None));
         }
         if is_enough(tries, &outcomes, probe.service.endpoints) {
             break;
@@ -121,7 +223,7 @@ fn plain(stages: [&Stage; 2], probe: &Probe, patience: Duration) -> [Outcomes; 2
 
 /// After at least so many tries that an endpoint that only one of them picks would show; more only while chance may be the reason for a
 /// difference.
-fn is_enough(tries: u32, outcomes: &[Outcomes; 2], endpoints: u32) -> bool {
+pub(crate) fn is_enough(tries: u32, outcomes: &[Outcomes; 2], endpoints: u32) -> bool {
     let is_answered = |set: &Outcomes| set.iter().all(|text| text.starts_with(ANSWERED));
     match outcomes.each_ref().map(is_answered) {
         [false, false] => tries >= 2,
@@ -130,67 +232,33 @@ fn is_enough(tries: u32, outcomes: &[Outcomes; 2], endpoints: u32) -> bool {
     }
 }
 
-/// Clients with many addresses: each must stay with its endpoint, and together they find all. A client with one address finds any.
-fn sticky(stages: [&Stage; 2], probe: &Probe, patience: Duration) -> [Outcomes; 2] {
-    let mut outcomes = [Outcomes::new(), Outcomes::new()];
-    let lent: Vec<Option<IpAddr>> = sources::of(probe.from, probe.to.ip()).map(Some).collect();
-    let sources = if lent.is_empty() { vec![None] } else { lent };
-    for (number, source) in (1..).zip(sources) {
-        for (stage, set) in stages.iter().zip(&mut outcomes) {
-            let mut answers = Outcomes::from([dial(stage, probe, source, patience)]);
-            if answers.iter().all(|text| text.starts_with(ANSWERED)) {
-                answers.extend((1..STICKY_TRIES).map(|_| dial(stage, probe, source, patience)));
-            }
-            set.insert(of_one_client(answers, source.is_some()));
-        }
-        if is_enough(number, &outcomes, probe.service.endpoints) {
-            break;
-        }
-    }
-    outcomes
-}
-
-/// `is_one_of_many`: the set of all clients will tell which endpoints there are.
-fn of_one_client(answers: Outcomes, is_one_of_many: bool) -> String {
-    let mut answers = answers.into_iter();
-    match (answers.next().unwrap_or_default(), answers.next()) {
-        (first, Some(second)) => format!("not sticky: {first}, then {second}"),
-        (only, None) if !is_one_of_many && only.starts_with(ANSWERED) => format!("{ANSWERED} one endpoint"),
-        (only, None) => only,
-    }
-}
-
 /// Outcomes that begin so are left to chance.
-const ANSWERED: &str = "answered by";
+pub(crate) const ANSWERED: &str = "answered by";
 
-fn dial(stage: &Stage, probe: &Probe, source: Option<IpAddr>, patience: Duration) -> String {
-    let from = stage.host(probe.from).unwrap();
-    let mut dial = Dial::new(probe.transport, probe.to).within(patience);
-    if let Some(source) = source {
-        dial = dial.from(SocketAddr::new(source, 0));
-    }
-    let is_own = |ip: IpAddr| match source {
-        Some(source) => ip == source,
-        None => matches!(probe.from, Symbol::Pod(..) | Symbol::Client) && ip == own(probe.from, ip),
-    };
-    outcome(&from.dial(&dial), is_own)
-}
-
-fn own(symbol: Symbol, like: IpAddr) -> IpAddr {
-    symbol.ip(sources::family(like)).unwrap_or(like)
-}
-
-fn outcome(answer: &Answer, is_own: impl Fn(IpAddr) -> bool) -> String {
+/// One try in words. `source` is the address that the probe came from, if it was not the client's own.
+pub(crate) fn outcome(answer: &Answer, probe: &Probe, source: Option<IpAddr>) -> String {
     match answer {
-        Answer::Answered { name, seen } if is_own(seen.ip()) => {
-            format!("{ANSWERED} {name}, which sees the client")
+        Answer::Answered { name, seen } => {
+            let seen = seen.ip();
+            let is_own = match source {
+                Some(source) => seen == source,
+                None => {
+                    matches!(probe.from, Symbol::Pod(..) | Symbol::Client) && is_address(probe.from, seen)
+                }
+            };
+            let seen = if is_own { "the client".to_owned() } else { seen.to_string() };
+            format!("{ANSWERED} {name}, which sees {seen}")
         }
-        Answer::Answered { name, seen } => format!("{ANSWERED} {name}, which sees {}", seen.ip()),
         Answer::Refused => "refused".to_owned(),
         Answer::Unreachable(kind) => format!("unreachable ({kind})"),
         Answer::Timeout => "silence".to_owned(),
         Answer::Other(kind) => format!("broken ({kind})"),
     }
+}
+
+/// Whether an address is the one of a symbol.
+fn is_address(symbol: Symbol, ip: IpAddr) -> bool {
+    symbol.ip(sources::family(ip)) == Some(ip)
 }
 
 #[cfg(test)]
@@ -201,6 +269,10 @@ mod tests {
 
     fn set(outcomes: &[&str]) -> Outcomes {
         outcomes.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    fn kind(theirs: &[&str], ours: &[&str]) -> Option<Missing> {
+        difference(&[set(theirs), set(ours)]).map(|difference| difference.kind)
     }
 
     #[test]
@@ -216,29 +288,28 @@ mod tests {
             Answer::Timeout,
             Answer::Other(ErrorKind::UnexpectedEof),
         ];
-        let is_own = |ip: IpAddr| ip.to_string() == "10.1.1.19";
-        let texts: Vec<String> = answers.iter().map(|answer| outcome(answer, is_own)).collect();
+        let probe = Probe::to_nobody(Symbol::Pod(1, 9));
+        let texts: Vec<String> = answers.iter().map(|answer| outcome(answer, &probe, None)).collect();
         for (number, text) in texts.iter().enumerate() {
             for (other_number, other) in texts.iter().enumerate() {
-                let differs = difference(&[set(&[text]), set(&[other])]).is_some();
-                assert_eq!(differs, number != other_number, "{text} / {other}");
+                assert_eq!(kind(&[text], &[other]).is_some(), number != other_number, "{text} / {other}");
             }
         }
         // The source port is never the same twice.
-        let later = outcome(&answered("pod-1-1", "10.1.1.19:2"), is_own);
+        let later = outcome(&answered("pod-1-1", "10.1.1.19:2"), &probe, None);
         assert_eq!(texts.first(), Some(&later));
+        assert!(later.ends_with("sees the client"));
+        let lent = outcome(&answered("pod-1-1", "10.1.1.19:2"), &probe, Some("10.1.1.130".parse().unwrap()));
+        assert!(lent.ends_with("sees 10.1.1.19"));
     }
 
     #[test]
     fn a_missing_endpoint_is_a_difference() {
         let [a, b] = [format!("{ANSWERED} a"), format!("{ANSWERED} b")];
         let [both, one] = [set(&[&a, &b]), set(&[&a])];
-        assert_eq!(difference(&[both.clone(), both.clone()]), None);
-        assert!(
-            difference(&[both.clone(), one.clone()])
-                .unwrap()
-                .contains("kube-proxy: answered by a, answered by b")
-        );
+        assert!(difference(&[both.clone(), both.clone()]).is_none());
+        let text = difference(&[both.clone(), one.clone()]).unwrap().text;
+        assert!(text.contains("kube-proxy: answered by a, answered by b"));
         assert!(!is_enough(MOST - 1, &[both.clone(), one.clone()], 2), "chance may be the reason");
         assert!(is_enough(9, &[both.clone(), both.clone()], 2) && !is_enough(8, &[both, one.clone()], 2));
         assert!(is_enough(3, &[one, set(&["refused"])], 2), "no chance is the reason");
@@ -246,25 +317,22 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_is_no_lost_refusal() {
-        assert_eq!(without_lost_refusals(set(&["refused", "silence"])), set(&["refused"]));
-        assert_eq!(without_lost_refusals(set(&["silence"])), set(&["silence"]));
+    fn a_refusal_that_is_missing_is_a_difference_of_its_own() {
+        assert_eq!(kind(&["refused"], &["refused"]), None);
+        assert_eq!(kind(&["refused"], &["refused", "silence"]), Some(Missing::Refusals));
+        assert_eq!(kind(&["refused"], &["silence"]), Some(Missing::Other), "a drop");
+        assert_eq!(kind(&["unreachable (x)"], &["unreachable (x)", "silence"]), None, "the router");
+        assert_eq!(kind(&["unreachable (x)"], &["silence"]), Some(Missing::Other));
         let answered = format!("{ANSWERED} a");
-        assert_eq!(without_lost_refusals(set(&[&answered, "silence"])).len(), 2);
-    }
-
-    #[test]
-    fn a_client_that_wanders_is_not_sticky() {
-        let [a, b] = [format!("{ANSWERED} a"), format!("{ANSWERED} b")];
-        assert!(of_one_client(set(&[&a, &b]), true).starts_with("not sticky"));
-        assert_eq!(of_one_client(set(&[&a]), true), a);
-        assert_eq!(of_one_client(set(&[&a]), false), of_one_client(set(&[&b]), false));
-        assert_eq!(of_one_client(set(&["refused"]), false), "refused");
+        assert_eq!(kind(&[&answered], &[&answered, "silence"]), Some(Missing::Other));
     }
 
     #[test]
     fn there_are_enough_clients_to_find_all_endpoints() {
-        assert_eq!(sources::of(Symbol::Client, "10.96.0.1".parse().unwrap()).count(), usize::from(LENT));
+        assert_eq!(
+            sources::of(Symbol::Client, "10.96.0.1".parse().unwrap()).count(),
+            usize::from(sources::LENT)
+        );
         assert_eq!(sources::of(Symbol::Node(1), "10.96.0.1".parse().unwrap()).count(), 0);
     }
 }

@@ -1,11 +1,12 @@
-//! The pages of both: health in every state of the node, health-check node ports, and those of the metrics server.
+//! The pages of both: health in every state of the node, health-check node ports while local endpoints go and come back, and the pages of
+//! the metrics server. Every answer must be the same, and have the status that is expected of kube-proxy.
 //!
 //! Health checks are asked from the client, as a load balancer does, the metrics server from the node itself.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::scenario::{CLUSTER_CIDR, Scenario, to_manifests};
 use switchyard_model::Family;
@@ -25,7 +26,7 @@ const NEWS: Duration = Duration::from_secs(15);
 
 const NODE: &str = "/api/v1/nodes/n1";
 
-/// Two Services with health-check node ports, one with endpoints on n1 and one without.
+/// Services with health-check node ports: one with endpoints on n1, one with another one's, and one with none. Then n1 loses its endpoints.
 const OBJECTS: &str = "\
 service web cluster.1:80/tcp lb=lb.1 nodeport=30080 etp=Local health=30090
 endpoint web n1.1:8080
@@ -37,9 +38,20 @@ endpoint away n2.1:8080
 service none cluster.3:80/tcp lb=lb.3 nodeport=30082 etp=Local health=30092
 service udp cluster.4:53/udp
 endpoint udp n1.1:53/udp
+then only an endpoint that terminates is left on the node
+remove endpoint web n1.1:8080
+remove endpoint web n1.2:8080
+then no endpoint is left on the node
+remove endpoint web n1.3:8080
 ";
 
-const HEALTH_CHECKS: [u16; 3] = [30090, 30091, 30092];
+/// Of whom the endpoints go, and the others, which n1 has no ready endpoint of.
+const WEB: u16 = 30090;
+const OTHERS: [u16; 2] = [30091, 30092];
+
+/// Whether n1 has ready endpoints of the first Service, as the status of its health check.
+const READY: &str = "200";
+const NONE_READY: &str = "503";
 
 #[test]
 fn pages_iptables() {
@@ -62,19 +74,29 @@ fn compare_pages(variant: Variant) {
     let Some(kube_proxy) = find_or_skip(KUBE_PROXY) else { return };
     let Some(control_plane) = ControlPlane::start_or_skip() else { return };
     let scenario = Scenario::parse("pages", OBJECTS).unwrap();
-    let objects = to_manifests(&scenario.steps.first().unwrap().objects, &Family::ALL);
-    control_plane.api().put_all(&marked(&serde_json::from_str(&objects).unwrap(), 1)).unwrap();
+    let steps = scenario.steps.iter().map(|step| {
+        let list = serde_json::from_str(&to_manifests(&step.objects, &Family::ALL)).unwrap();
+        (step.title.as_str(), marked(&list, 1))
+    });
+    let steps: Vec<(&str, Value)> = steps.collect();
+    control_plane.api().put_all(&steps.first().unwrap().1).unwrap();
     let flags =
         [format!("--cluster-cidr={CLUSTER_CIDR}"), "--metrics-bind-address=127.0.0.1:10249".to_owned()];
-    let (control_plane, scenario) = (&control_plane, &scenario);
-    let plan = Plan { kube_proxy: &kube_proxy, control_plane, variant, flags: &flags, scenario };
+    let plan = Plan {
+        kube_proxy: &kube_proxy,
+        control_plane: &control_plane,
+        variant,
+        flags: &flags,
+        scenario: &scenario,
+    };
     let mut pages = Pages { peers: Peers::start(&plan), passed: 0, failed: 0 };
     pages.peers.await_mark(1).unwrap();
+    pages.endpoints(&control_plane.api(), &steps);
     pages.health(&control_plane.api());
     pages.of_the_metrics_server();
     pages.metrics();
     let Pages { passed, failed, .. } = pages;
-    say(&format!("parity {variant}: pages compared: {passed} passed, {failed} failed"));
+    say(&format!("parity pages, {variant}: {passed} passed, {failed} failed"));
     assert!(passed > 0 && failed == 0, "pages differ, see above");
 }
 
@@ -96,39 +118,64 @@ impl Pages {
         self.of_the_health_server("gone", "503");
     }
 
-    /// `expected` is the status of `/healthz`.
-    fn of_the_health_server(&mut self, state: &str, expected: &str) {
-        let from = Symbol::Client;
+    /// As the endpoints of the node go and come back.
+    fn endpoints(&mut self, api: &Api, steps: &[(&str, Value)]) {
+        let (first, gone) = steps.split_first().unwrap();
+        assert_eq!(gone.len(), 2, "the steps of the objects");
+        self.of_the_health_checks("with endpoints", READY);
+        for (state, list) in gone {
+            api.put_all(list).unwrap();
+            self.of_the_health_checks(state, NONE_READY);
+        }
+        api.put_all(&first.1).unwrap();
+        self.of_the_health_checks("with endpoints again", READY);
+    }
+
+    /// `health` is the status of `/healthz`. That of health-check node ports says nothing of the Node.
+    fn of_the_health_server(&mut self, state: &str, health: &str) {
         for family in Family::ALL {
-            let ip = Symbol::Node(1).ip(family).unwrap();
-            let server = SocketAddr::new(ip, 10256);
-            self.compare(state, "GET /healthz", from, server, expected);
-            for request in
-                ["GET /livez", "HEAD /healthz", "POST /livez", "GET /", "GET /healthz/", "GET /healthz?x=1"]
-            {
-                self.compare(state, request, from, server, "");
+            let server = SocketAddr::new(Symbol::Node(1).ip(family).unwrap(), 10256);
+            for (request, expected) in [
+                ("GET /healthz", health),
+                ("HEAD /healthz", health),
+                ("GET /healthz?x=1", health),
+                ("GET /livez", "200"),
+                ("POST /livez", "200"),
+                ("GET /", "404"),
+                ("GET /healthz/", "404"),
+            ] {
+                self.compare(state, request, Symbol::Client, server, expected);
             }
-            for port in HEALTH_CHECKS {
+        }
+        self.of_the_health_checks(state, READY);
+    }
+
+    /// `expected` is the status of the Service that has endpoints of the node, or had.
+    fn of_the_health_checks(&mut self, state: &str, expected: &str) {
+        for ip in Family::ALL.map(|family| Symbol::Node(1).ip(family).unwrap()) {
+            let others = OTHERS.map(|port| (port, NONE_READY));
+            for (port, expected) in [(WEB, expected)].into_iter().chain(others) {
                 for request in ["GET /healthz", "GET /", "GET /any/path", "HEAD /", "POST /"] {
-                    self.compare(state, request, from, SocketAddr::new(ip, port), "");
+                    self.compare(state, request, Symbol::Client, SocketAddr::new(ip, port), expected);
                 }
             }
         }
     }
 
+    /// The Node is gone by now, which these pages say nothing of.
     fn of_the_metrics_server(&mut self) {
         let (from, server) = (Symbol::Node(1), "127.0.0.1:10249".parse().unwrap());
-        for request in [
-            "GET /proxyMode",
-            "HEAD /proxyMode",
-            "GET /healthz",
-            "GET /healthz/ping",
-            "GET /healthz?verbose",
-            "GET /configz",
-            "GET /nothing",
-            "GET /",
+        for (request, expected) in [
+            ("GET /proxyMode", "200"),
+            ("HEAD /proxyMode", "200"),
+            ("GET /healthz", "200"),
+            ("GET /healthz/ping", "200"),
+            ("GET /healthz?verbose", "200"),
+            ("GET /configz", "200"),
+            ("GET /nothing", "404"),
+            ("GET /", "404"),
         ] {
-            self.compare("healthy", request, from, server, "");
+            self.compare("without a Node", request, from, server, expected);
         }
         for (request, lines) in
             [("GET /statusz", 2), ("GET /flagz", 2), ("GET /metrics", 0), ("GET /metrics/slis", 0)]
@@ -151,14 +198,14 @@ impl Pages {
         [&self.peers.upstream, &self.peers.ours].map(|proxy| Answer::to(request, proxy.host(from), server))
     }
 
-    /// Asks until both say the same, and have the status that is expected, if any.
+    /// Asks until both say the same, with the status that is expected.
     fn compare(&mut self, state: &str, request: &str, from: Symbol, server: SocketAddr, expected: &str) {
         let mut difference = String::new();
         within(NEWS, || {
             let [theirs, ours] = self.ask(request, from, server);
             difference = Answer::difference(&theirs, &ours);
-            let is_expected = theirs.as_ref().is_ok_and(|answer| answer.code().starts_with(expected));
-            if difference.is_empty() && !is_expected && !expected.is_empty() {
+            let is_expected = theirs.as_ref().is_ok_and(|answer| answer.code() == expected);
+            if difference.is_empty() && !is_expected {
                 difference = format!("    both: {theirs:?}, expected {expected}\n");
             }
             difference.is_empty()

@@ -1,26 +1,30 @@
-//! kube-proxy and switchyard with the same flags and in the same mode, each on node n1 of a lab of its own.
+//! kube-proxy and switchyard with the same flags and in the same mode, each on node n1 of a lab of its own. Only switchyard's userspace mode
+//! has kube-proxy's nftables mode beside it, see [`relay`].
 //!
 //! In: a control plane with objects. Out: how the rules of the two differ, and how packets fare. kube-proxy never runs outside of its
 //! lab's namespace, and finds only the iptables programs of one variant.
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use serde_json::json;
 use switchyard_lab::scenario::Scenario;
 use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::{Host, Lab, Node, Process};
 use tempfile::TempDir;
 
-use crate::common::looking::within;
+use crate::common::looking::{is_idle, series, within};
 use crate::common::ruleset::has_mark;
 use crate::common::stage::Stage;
 use crate::common::variant::Variant;
+use crate::e2e::api::Api;
 use crate::e2e::control_plane::ControlPlane;
 use crate::e2e::gateway::Gateway;
 use crate::e2e::programs::search_path;
-use crate::packets::{self, Report};
+use crate::packets::{self, Effort, Pair, Report};
 use crate::probes::Probe;
+use crate::relay;
 use crate::rules::Rules;
 use crate::sources;
 
@@ -34,6 +38,10 @@ const FLAGS: [&str; 4] = [
     "--conntrack-max-per-core=0",
     "--healthz-bind-address=0.0.0.0:10256",
 ];
+
+/// The node of both, and where its zone is.
+const NODE: &str = "/api/v1/nodes/n1";
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +83,27 @@ impl Peers {
         Self { upstream, ours, variant: plan.variant }
     }
 
+    /// Makes sure that kube-proxy knows the zone of its node: it listens for Nodes a moment before it knows who is to be told, and a Node that
+    /// comes in between is never told of. A zone that changes is, once it has written rules.
+    pub(crate) fn tell_zone(&self, api: &Api) -> Result<(), String> {
+        let zone = json!({ "metadata": { "labels": { ZONE: "elsewhere" } } });
+        let node = api.read(NODE).map_err(|refused| refused.to_string())?;
+        let Some(own) = node.pointer("/metadata/labels").and_then(|labels| labels.get(ZONE)) else {
+            return Ok(());
+        };
+        let own = json!({ "metadata": { "labels": { ZONE: own } } });
+        let asked =
+            || series(&self.upstream.node, "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds");
+        for zone in [zone, own] {
+            let before = asked();
+            api.patch(NODE, &zone).map_err(|refused| refused.to_string())?;
+            if !within(AGREE, || asked() != before && is_idle(&self.upstream.node)) {
+                return Err("  kube-proxy does not hear of its zone\n".to_owned());
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until both have rules for a marker.
     pub(crate) fn await_mark(&mut self, number: u16) -> Result<(), String> {
         let mut late = String::new();
@@ -98,8 +127,9 @@ impl Peers {
     }
 
     /// Tries flows in both labs.
-    pub(crate) fn compare_packets(&self, probes: &[Probe], until: Instant) -> Report {
-        packets::compare([&self.upstream.stage, &self.ours.stage], probes, until)
+    pub(crate) fn compare_packets(&self, probes: &[Probe], effort: Effort) -> Report {
+        let pair = Pair { upstream: &self.upstream.stage, ours: &self.ours.stage, variant: self.variant };
+        packets::compare(pair, probes, effort)
     }
 
     fn difference(&self, count: &mut usize) -> String {
@@ -140,13 +170,17 @@ impl Proxy {
                 sources::lend(client, before).unwrap();
             }
         }
+        [&router, &nodes[0], &nodes[1]].into_iter().for_each(refuse_without_limit);
         let [node, _] = nodes;
         let mut command = match kind {
             Kind::Upstream => Command::new(plan.kube_proxy),
             Kind::Ours => Command::new(env!("CARGO_BIN_EXE_switchyard")),
         };
         command.arg("--kubeconfig").arg(plan.control_plane.kubeconfig()).args(FLAGS).args(plan.flags);
-        command.arg(format!("--proxy-mode={}", plan.variant.mode_name()));
+        command.arg(format!("--proxy-mode={}", mode_of(kind, plan.variant).mode_name()));
+        if (kind, plan.variant) == (Kind::Upstream, Variant::Userspace) {
+            command.args(relay::flag_for_kube_proxy(plan.flags));
+        }
         if let (Kind::Ours, Some(_)) = (kind, plan.variant.backend()) {
             command.arg(plan.variant.flag());
         }
@@ -168,10 +202,27 @@ impl Proxy {
     }
 
     fn has_mark(&self, variant: Variant, number: u16) -> bool {
-        match (self.kind, variant) {
+        match (self.kind, mode_of(self.kind, variant)) {
             (Kind::Upstream, Variant::Nftables) => has_mark_of_kube_proxy(&self.node, number),
-            _ => has_mark(&self.node, variant, number),
+            (_, variant) => has_mark(&self.node, variant, number),
         }
+    }
+}
+
+/// One limit on ICMP errors holds for all that a kernel sends, whatever the lab allows each host: with an empty mask no kind is counted. A
+/// kernel that knows no mask holds some refusals back, and those are asked for again.
+fn refuse_without_limit(host: &Host) {
+    // Type 127 is an error that nobody sends.
+    for (file, mask) in [("ipv4/icmp_ratemask", "0"), ("ipv6/icmp/ratemask", "127")] {
+        drop(host.run(|| std::fs::write(format!("/proc/sys/net/{file}"), mask)));
+    }
+}
+
+/// What a relay is compared with: kube-proxy has none since 1.26, and the rules that lead to ours are those of nftables mode.
+fn mode_of(kind: Kind, variant: Variant) -> Variant {
+    match (kind, variant) {
+        (Kind::Upstream, Variant::Userspace) => Variant::Nftables,
+        _ => variant,
     }
 }
 

@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 use switchyard_lab::Transport;
+use switchyard_lab::address::LAST_POD;
 use switchyard_lab::scenario::address::Symbol;
 use switchyard_lab::scenario::{Expected, Flow};
 use switchyard_model::{Family, Protocol};
@@ -45,7 +47,18 @@ pub(crate) struct ServiceFacts {
     /// How many endpoints it has, whatever their state.
     pub(crate) endpoints: u32,
     /// The nodes that they are on.
-    pub(crate) nodes: BTreeSet<u16>,
+    pub(crate) nodes: BTreeSet<u8>,
+    /// Their pods.
+    pub(crate) pods: BTreeSet<Symbol>,
+}
+
+#[cfg(test)]
+impl Probe {
+    /// To a Service that is not there.
+    pub(crate) fn to_nobody(from: Symbol) -> Self {
+        let to = "10.96.0.1:80".parse().unwrap();
+        Self { transport: Transport::Tcp, from, to, service: ServiceFacts::default() }
+    }
 }
 
 impl fmt::Display for Probe {
@@ -163,20 +176,42 @@ fn services(list: &Value) -> BTreeMap<String, ServiceFacts> {
             continue;
         };
         facts.endpoints += u32::try_from(array(slice, "/endpoints").count()).unwrap();
-        let addresses =
-            array(slice, "/endpoints").filter_map(|endpoint| endpoint.pointer("/addresses/0")?.as_str());
-        facts.nodes.extend(addresses.filter_map(|address| Some(node_of(address.parse().ok()?))));
+        for pod in pods_of(slice) {
+            facts.pods.insert(pod);
+            if let Symbol::Pod(node, _) = pod {
+                facts.nodes.insert(node);
+            }
+        }
     }
     services
 }
 
-/// The number of the node that an endpoint is on, by the address plan of the lab.
-fn node_of(endpoint: IpAddr) -> u16 {
-    match endpoint {
-        IpAddr::V4(ip) => u16::from(ip.octets()[2]),
-        IpAddr::V6(ip) => ip.segments()[3],
+/// The endpoints of a list, each with a port and its protocol.
+pub(crate) fn endpoints(list: &Value) -> Vec<(Symbol, u64, &str)> {
+    let mut endpoints = Vec::new();
+    for slice in items(list, "EndpointSlice") {
+        for port in array(slice, "/ports") {
+            let number = port.get("port").and_then(Value::as_u64).unwrap_or_default();
+            let protocol = port.get("protocol").and_then(Value::as_str).unwrap_or("TCP");
+            endpoints.extend(pods_of(slice).map(|pod| (pod, number, protocol)));
+        }
     }
+    endpoints
 }
+
+/// The pods that are endpoints of a slice.
+fn pods_of(slice: &Value) -> impl Iterator<Item = Symbol> {
+    let addresses =
+        array(slice, "/endpoints").filter_map(|endpoint| endpoint.pointer("/addresses/0")?.as_str());
+    addresses.filter_map(|address| PODS.get(&address.parse().ok()?).copied())
+}
+
+/// Every pod that the lab can have, by its addresses.
+static PODS: LazyLock<BTreeMap<IpAddr, Symbol>> = LazyLock::new(|| {
+    let pods = (1..=2).flat_map(|node| (0..=LAST_POD).map(move |pod| Symbol::Pod(node, pod)));
+    pods.flat_map(|pod| Family::ALL.into_iter().filter_map(move |family| Some((pod.ip(family)?, pod))))
+        .collect()
+});
 
 fn items<'a>(list: &'a Value, kind: &str) -> impl Iterator<Item = &'a Value> {
     array(list, "/items").filter(move |item| item.get("kind").is_some_and(|found| found == kind))
@@ -219,6 +254,8 @@ mod tests {
         }
         assert!(from_node("[fd00:168:1::10]:30080") && from_node("10.96.0.1:9") && !from_node("[::1]:30080"));
         assert!(probes.iter().all(|probe| probe.service.is_sticky && probe.service.endpoints == 2));
+        let pods = BTreeSet::from([Symbol::Pod(1, 1), Symbol::Pod(2, 1)]);
+        assert!(probes.iter().all(|probe| probe.service.pods == pods));
         assert!(!probes.iter().any(|p| p.from == Symbol::Client && p.to.ip().is_loopback()));
         assert!(!probes.iter().any(|p| p.from == Symbol::Pod(2, 9)), "the endpoints are on both nodes");
     }

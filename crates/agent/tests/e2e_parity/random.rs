@@ -1,5 +1,5 @@
-//! Random Services: the same rules in iptables mode, the same fate of packets in all modes. Then some of the objects change, and both are
-//! compared again.
+//! Random Services: the same rules in iptables mode, on both variants, the same fate of packets there and in nftables mode. Then some of the
+//! objects change, and both are compared again.
 //!
 //! `SEED` in the environment repeats a run, `COUNT` says how many Services there are (at most 500). A failure names the seed, the Service
 //! with its objects, and the flow.
@@ -11,8 +11,8 @@ pub(crate) mod dice;
 #[path = "random/objects.rs"]
 pub(crate) mod objects;
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchyard_lab::scenario::{CLUSTER_CIDR, Scenario};
@@ -22,14 +22,16 @@ use crate::common::variant::{Variant, say};
 use crate::e2e::api::Api;
 use crate::e2e::control_plane::ControlPlane;
 use crate::e2e::programs::{KUBE_PROXY, find_or_skip};
+use crate::packets::Effort;
 use crate::peers::{Peers, Plan};
 use crate::probes::{CLIENTS, Probe, of_objects};
-use crate::tally::Tally;
+use crate::tally::{Compared, Tally};
 use changes::Change;
 use dice::Dice;
 use objects::{PODS, ports};
 
-/// How long flows are tried in each mode, before and after the change; with affinity and drops a flow takes longer than without.
+/// How long flows are tried in each mode, before and after the change; with affinity and drops a flow takes longer than without. However
+/// long it takes, one flow of every Service is tried.
 const NFTABLES: Duration = Duration::from_secs(25);
 const IPTABLES: Duration = Duration::from_secs(10);
 
@@ -57,6 +59,10 @@ fn random() {
         scenario: &scenario,
     };
     let mut pairs = tallies.each_ref().map(|tally| Peers::start(&plan(tally.variant)));
+    for peers in &mut pairs {
+        let told = peers.await_mark(1).and_then(|()| peers.tell_zone(&control_plane.api()));
+        told.unwrap_or_else(|late| panic!("{}: {late}", peers.variant));
+    }
     for (marker, state) in [(1, "as created"), (2, "changed")] {
         if marker == 2 {
             alter(&control_plane.api(), &changes::of(&list, &mut Dice::new(seed)));
@@ -67,18 +73,17 @@ fn random() {
             tally.add(&format!("SEED={seed} COUNT={count}, {state}"), result);
         }
     }
-    Tally::finish(&tallies);
+    Tally::finish("random", &tallies);
 }
 
-fn look(peers: &mut Peers, probes: &[Probe], marker: u16) -> Result<(usize, usize), String> {
+fn look(peers: &mut Peers, probes: &[Probe], marker: u16) -> Result<Compared, String> {
     peers.await_mark(marker)?;
-    let (rules, time) = match peers.variant {
-        Variant::Nftables => (0, NFTABLES),
-        Variant::Nft => (peers.compare_rules()?, IPTABLES),
-        _ => return Ok((peers.compare_rules()?, 0)),
+    let (rules, time) = match peers.variant.backend() {
+        Some(_) => (peers.compare_rules()?, IPTABLES),
+        None => (0, NFTABLES),
     };
-    let report = peers.compare_packets(probes, Instant::now() + time);
-    if report.failures.is_empty() { Ok((rules, report.tried)) } else { Err(report.failures.concat()) }
+    let services: BTreeSet<&str> = probes.iter().map(|probe| probe.service.name.as_str()).collect();
+    peers.compare_packets(probes, Effort { least: services.len(), time }).result(rules, probes.len())
 }
 
 /// Makes the changes; the second marker takes the place of the first.
@@ -130,8 +135,7 @@ fn write(api: &Api, list: &Value) {
     let items: Vec<&Value> = list.get("items").and_then(Value::as_array).into_iter().flatten().collect();
     let namespace =
         |item: &Value| item.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned);
-    let namespaces: std::collections::BTreeSet<String> =
-        items.iter().filter_map(|item| namespace(item)).collect();
+    let namespaces: BTreeSet<String> = items.iter().filter_map(|item| namespace(item)).collect();
     namespaces.iter().for_each(|name| api.ensure_namespace(name));
     for kind in ["Node", "Service", "EndpointSlice"] {
         let of_kind: Vec<&Value> = items
@@ -195,10 +199,9 @@ mod tests {
         let all = of_objects(&list);
         let probes = in_turn(all.clone(), &mut Dice::new(3));
         assert_eq!(probes.len(), all.len());
-        let services: std::collections::BTreeSet<&str> =
-            all.iter().map(|p| p.service.name.as_str()).collect();
+        let services: BTreeSet<&str> = all.iter().map(|p| p.service.name.as_str()).collect();
         let first = probes.iter().take(services.len()).map(|p| p.service.name.as_str());
-        assert_eq!(first.collect::<std::collections::BTreeSet<_>>(), services);
+        assert_eq!(first.collect::<BTreeSet<_>>(), services);
     }
 
     #[test]
