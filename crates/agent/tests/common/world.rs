@@ -16,7 +16,7 @@ use switchyard_lab::scenario::{CLUSTER_CIDR, Scenario, to_manifests};
 use switchyard_lab::{Answer, Dial, Echo, Host, Lab, Node, Process, Transport};
 use switchyard_model::Family;
 
-use super::looking::{HEALTH, at, eventually, http, ip, is_idle, series};
+use super::looking::{HEALTH, at, eventually, http, ip, is_idle, script, series};
 use super::ruleset;
 use super::variant::Variant;
 
@@ -171,6 +171,14 @@ impl World {
     /// Programs in this directory come before the real ones.
     pub(crate) fn fakes(&self) -> PathBuf {
         self.path("bin")
+    }
+
+    /// Puts a script in front of the IPv4 restore; `exec "$REAL" "$@"` runs the real one. Its input can be read, again and again, from
+    /// /proc/self/fd/0.
+    pub(crate) fn fake_restore(&self, text: &str) {
+        let name = format!("iptables-{}-restore", self.variant.backend().unwrap());
+        let real = self.n1().exec_ok("which", &[&name]).unwrap();
+        script(&self.fakes().join(name), &format!("REAL={}\n{text}", real.trim()));
     }
 
     /// Starts the proxy on n1. It may still be reading when this returns.

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use switchyard_lab::{Family, Host, Lab, Process};
 use tempfile::TempDir;
@@ -78,12 +80,26 @@ impl ControlPlane {
         self.process.borrow_mut().take().unwrap().kill().unwrap();
     }
 
+    /// Asks it to end, as an upgrade does, and waits for that.
+    pub(crate) fn stop(&self, patience: Duration) {
+        let mut process = self.process.borrow_mut().take().unwrap();
+        process.terminate().unwrap();
+        assert!(process.wait(patience).unwrap().is_some(), "the control plane does not end");
+    }
+
     /// Makes etcd forget everything but the present: nobody can watch from an earlier version on.
     pub(crate) fn compact(&self) {
         let list = self.api().read("/api/v1/namespaces").unwrap();
         let revision = list.pointer("/metadata/resourceVersion").unwrap();
         let answer = self.etcd("/v3/kv/compaction", &json!({ "revision": revision, "physical": true }));
         assert!(answer.split(' ').nth(1) == Some("200"), "etcd does not compact: {answer}");
+    }
+
+    /// Puts an object into etcd, past the API server and its checks.
+    pub(crate) fn store(&self, key: &str, object: &Value) {
+        let [key, value] = [key.to_owned(), object.to_string()].map(|text| BASE64_STANDARD.encode(text));
+        let answer = self.etcd("/v3/kv/put", &json!({ "key": key, "value": value }));
+        assert!(answer.split(' ').nth(1) == Some("200"), "etcd does not take it: {answer}");
     }
 
     /// Asks etcd; head and body of its answer.

@@ -1,13 +1,16 @@
 //! Objects that come, change and go through the API, and tokens that are replaced.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use switchyard_lab::Transport::Tcp;
+use switchyard_lab::scenario::CLUSTER_CIDR;
 
 use crate::common::looking::{eventually, within};
 use crate::common::variant::Variant;
-use crate::on_cluster::OnCluster;
+use crate::events::assert_a_repair_is_told;
+use crate::on_cluster::{OnCluster, WEB};
 
 /// How long the agent may go on with credentials that are refused; it reads them again every half minute.
 const RENEWAL: Duration = Duration::from_secs(120);
@@ -80,4 +83,35 @@ fn a_replaced_token_is_used() {
     assert!(within(RENEWAL, is_back), "the new token was not read");
     cluster.write("service new cluster.2:80/tcp\nendpoint new n2.1:8080");
     cluster.expect("cluster.2:80", &["n2.1"]);
+    assert_a_repair_is_told(&cluster);
+}
+
+/// kubeadm's file and the node's name, as its DaemonSet has them: everything else, the way to the API server included, is in the file.
+#[test]
+fn the_file_of_kubeadm_is_enough() {
+    let Some(cluster) = OnCluster::unstarted(Variant::Nftables) else { return };
+    let world = &cluster.world;
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let text = include_str!("../data/kubeadm-config.conf")
+        .replace("/var/lib/kube-proxy/kubeconfig.conf", kubeconfig.to_str().unwrap())
+        .replace("10.244.0.0/16", CLUSTER_CIDR)
+        .replace("mode: \"\"", "mode: nftables")
+        // The limit belongs to the machine, not to the lab.
+        .replace("maxPerCore: null", "maxPerCore: 0");
+    std::fs::write(world.path("config.conf"), text).unwrap();
+    cluster.write(WEB);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+    // The usual place of the socket belongs to the machine, too; kube-proxy's file has no field for it.
+    command
+        .arg("--config")
+        .arg(world.path("config.conf"))
+        .args(["--hostname-override=n1", "--admin-socket="]);
+    world.launch(world.n1(), &mut command);
+    cluster.expect("cluster.1:80", &["n1.1"]);
+    world.wait_for_answer("client", Tcp, "n1:30080", &["n1.1"]);
+    cluster.write("remove endpoint web n1.1:8080\nendpoint web n2.1:8080");
+    cluster.expect("cluster.1:80", &["n2.1"]);
+    // The API server is the file's: the other addresses and ports in it are kube-proxy's.
+    assert_eq!(world.health("/healthz").0, 200);
+    assert_a_repair_is_told(&cluster);
 }

@@ -9,6 +9,7 @@ use crate::common::looking::{eventually, within};
 use crate::common::traffic::while_connecting;
 use crate::common::variant::Variant;
 use crate::e2e::gateway::Fault;
+use crate::events::assert_a_repair_is_told;
 use crate::on_cluster::{OnCluster, WEB};
 
 /// Services, EndpointSlices, the Node and ServiceCIDRs.
@@ -62,6 +63,7 @@ fn a_busy_or_broken_server_is_asked_seldom() {
             is_caught_up(&cluster, number);
         }
     });
+    assert_a_repair_is_told(&cluster);
 }
 
 /// Each answer begins late and comes in small pieces, the beginning of the agent's life included.
@@ -78,6 +80,7 @@ fn slow_answers_are_waited_for() {
         is_caught_up(&cluster, 0);
     });
     assert!(!cluster.world.log().contains("API server: no answer"), "{}", cluster.world.log());
+    assert_a_repair_is_told(&cluster);
 }
 
 /// How long a dead watch may look alive, and some more.
@@ -102,4 +105,5 @@ fn dead_connections_are_noticed() {
     });
     cluster.write("service new cluster.2:80/tcp\nendpoint new n2.1:8080");
     cluster.expect("cluster.2:80", &["n2.1"]);
+    assert_a_repair_is_told(&cluster);
 }

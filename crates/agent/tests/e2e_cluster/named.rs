@@ -80,6 +80,8 @@ fn the_api_server_is_asked_for_pods_and_labels_only_when_somebody_wants_to_know(
 
     let (last, pod) = (format!("web-{SLICES}"), ip(&world.pod("n1.9"), Family::V4));
     let requests = || world.metric("rest_client_requests_total", "method=\"GET\"");
+    // A list and a watch of Services, EndpointSlices, the Node and ServiceCIDRs.
+    eventually("all watches run", || requests() == 8.0);
     let before = requests();
     found(world, &["explain", "--from", &pod.to_string(), "--to", "web"]);
     found(world, &["get", "services"]);

@@ -2,7 +2,7 @@
 
 use switchyard_lab::Transport::Tcp;
 
-use crate::common::looking::{eventually, script};
+use crate::common::looking::eventually;
 use crate::common::variant::Variant;
 use crate::common::world::World;
 
@@ -24,24 +24,13 @@ fn objects() -> String {
     format!("{good}service bad cluster.66:80/tcp\nendpoint bad n1.1:8080\n")
 }
 
-/// Puts a script in front of the IPv4 restore; `exec "$REAL" "$@"` runs the real one. Its input can be read, again and again, from
-/// /proc/self/fd/0.
-fn fake(world: &World, text: &str) {
-    let name = format!("iptables-{}-restore", world.variant.backend().unwrap());
-    let real = world.lab.node(switchyard_lab::Node::N1).exec_ok("which", &[&name]).unwrap();
-    script(&world.fakes().join(name), &format!("REAL={}\n{text}", real.trim()));
-}
-
 /// Refuses whatever mentions the bad Service's address, with this message for line `$line`.
 fn refuse_bad(world: &World, message: &str) {
-    fake(
-        world,
-        &format!(
-            "line=$(grep -n -e '-d 10.96.0.66 ' /proc/self/fd/0 | head -n 1 | cut -d: -f1)\n\
+    world.fake_restore(&format!(
+        "line=$(grep -n -e '-d 10.96.0.66 ' /proc/self/fd/0 | head -n 1 | cut -d: -f1)\n\
              if [ -n \"$line\" ]; then echo \"{message}\" >&2; exit 1; fi\n\
              exec \"$REAL\" \"$@\""
-        ),
-    );
+    ));
 }
 
 fn bad_is_set_aside(variant: Variant, message: &str) {
@@ -100,13 +89,10 @@ fn trouble_for_all_is_waited_out_and_nobody_is_blamed(variant: Variant) {
     let Some(world) = World::new_or_skip(variant) else { return };
     let broken = world.path("broken");
     std::fs::write(&broken, "").unwrap();
-    fake(
-        &world,
-        &format!(
-            "if [ -e '{}' ]; then echo 'cannot do it today' >&2; exit 1; fi\nexec \"$REAL\" \"$@\"",
-            broken.display()
-        ),
-    );
+    world.fake_restore(&format!(
+        "if [ -e '{}' ]; then echo 'cannot do it today' >&2; exit 1; fi\nexec \"$REAL\" \"$@\"",
+        broken.display()
+    ));
     world.write(&objects());
     world.start(&["--iptables-sync-period=1s"]);
     eventually("it is told", || world.health("/healthz").1.contains("cannot do it today"));
