@@ -5,11 +5,18 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Runs a checker with a text as its input; `None` if this machine does not have it.
+/// Runs a checker with a text as its input; `None`, loudly, if this machine does not have it.
 fn check(program: &str, arguments: &[&str], text: &str) -> Option<(bool, String)> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().ok()?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            assert!(std::env::var("LAB").as_deref() != Ok("require"), "LAB=require, but {program}: {error}");
+            writeln!(std::io::stderr(), "SKIPPED: no {program}: {error}").unwrap();
+            return None;
+        }
+    };
     let mut input = child.stdin.take().unwrap();
     // Whoever stops reading has found something.
     let _ = input.write_all(text.as_bytes());
