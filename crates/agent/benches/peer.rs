@@ -1,7 +1,8 @@
 //! Switchyard beside upstream's kube-proxy: same API server, same machine, same objects, in turn. `make bench-peer` runs this.
 //!
 //! In: sizes and kinds of proxies, see [`options`]. Out: a file of figures for each size and kind in `target/bench-peer`, and of all of them
-//! together a table, pictures and JSON in `docs/benchmarks`. What is in `target/bench-peer` already is not measured again.
+//! together a table, pictures and JSON in `docs/benchmarks`. What is in `target/bench-peer` already, of the same build of Switchyard, is not
+//! measured again.
 //!
 //! For every size, each kind runs once per round, alone, on the node of a lab of its own; so all kinds share what the machine does to one
 //! round. Real connections say what is in the kernel: the same way to look for every kind.
@@ -20,6 +21,8 @@ mod e2e;
 
 #[path = "peer/changes.rs"]
 mod changes;
+#[path = "peer/check.rs"]
+mod check;
 #[path = "peer/churn.rs"]
 mod churn;
 #[path = "peer/cluster.rs"]
@@ -30,6 +33,8 @@ mod connect;
 mod figures;
 #[path = "peer/goals.rs"]
 mod goals;
+#[path = "peer/judge.rs"]
+mod judge;
 #[path = "peer/kind.rs"]
 mod kind;
 #[path = "peer/machine.rs"]
@@ -67,6 +72,7 @@ use store::Store;
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
+    check::run()?;
     let out = options.out();
     let store = Store::open(&out.join("peer.json"))?;
     let todo = options.plan(&store)?;
@@ -76,9 +82,16 @@ fn main() -> anyhow::Result<()> {
         failed = failures;
     }
     if !options.keeps_nothing() {
-        let figures = Figures::read(&store);
-        anyhow::ensure!(!figures.is_empty(), "nothing is measured yet; {} stays as it is", out.display());
+        let figures = Figures::read(&store)?;
+        anyhow::ensure!(
+            !figures.is_empty(),
+            "nothing is measured yet with this build; {} stays as it is",
+            out.display()
+        );
         figures.write(&out)?;
+        if let Some(outcome) = goals::outcome(&figures) {
+            println!("{outcome}");
+        }
         println!("figures in {}, report in {}", store.directory().display(), out.join("peer.md").display());
     }
     anyhow::ensure!(failed.is_empty(), "not measured:\n{}", failed.join("\n"));
@@ -99,7 +112,7 @@ fn measure_all(options: &Options, store: &Store, todo: &[Cell]) -> anyhow::Resul
     let mut failed = Vec::new();
     for cell in todo {
         progress.begin(cell);
-        if is_hopeless(&store.rounds(cell.services, cell.kind), cell.extent) {
+        if is_hopeless(&store.rounds(cell.services, cell.kind)?, cell.extent) {
             progress.tell("left out: the first sync was not done in time before");
             progress.end(cell);
             continue;

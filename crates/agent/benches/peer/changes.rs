@@ -9,9 +9,11 @@ use crate::e2e::bulk::Line;
 use crate::figures::Changes;
 use crate::stage::{Stage, Took};
 
-/// As many as there is time for.
-const SAMPLES: u32 = 30;
-const TIME: Duration = Duration::from_secs(60);
+/// As many as there is time for: enough for a p99 where changes are fast, and of slow ones no fewer than [`LEAST`], unless they take
+/// longer than a step may.
+const MOST: usize = 100;
+const LEAST: usize = 10;
+const TIME: Duration = Duration::from_secs(40);
 
 /// Between one change seen and the next one made.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -23,7 +25,7 @@ pub(crate) fn measure(stage: &mut Stage<'_>, deadline: Duration) -> anyhow::Resu
     let mut line = stage.cluster.objects.special.line();
     // The first change finds caches cold, and is not counted.
     replace(stage, &mut line, deadline)?;
-    for _ in 0..SAMPLES {
+    while changes.seconds.len() < wanted(begin.elapsed(), deadline) {
         std::thread::sleep(PAUSE);
         let (api, seen) = replace(stage, &mut line, deadline)?;
         match seen {
@@ -33,12 +35,21 @@ pub(crate) fn measure(stage: &mut Stage<'_>, deadline: Duration) -> anyhow::Resu
             }
             Took::NotAfter(seconds) => changes.not_after = Some(seconds),
         }
-        if changes.not_after.is_some() || begin.elapsed() > TIME {
+        if changes.not_after.is_some() {
             break;
         }
     }
     changes.processor = stage.processor()? - processor;
     Ok(changes)
+}
+
+/// How many there should be after this time.
+fn wanted(elapsed: Duration, deadline: Duration) -> usize {
+    match elapsed {
+        elapsed if elapsed <= TIME => MOST,
+        elapsed if elapsed <= deadline => LEAST,
+        _ => 0,
+    }
 }
 
 /// Makes the other of two pods the endpoint: the time until the API server's answer, and until a connection goes there.

@@ -12,6 +12,8 @@ use crate::stage::{Memory, Took};
 pub(crate) struct Round {
     /// What was to be measured.
     pub(crate) extent: Extent,
+    /// Of Switchyard, see [`crate::machine::build`]: figures of two builds are not compared.
+    pub(crate) build: String,
     /// Commit and day: figures are kept, so those of one report may come from several runs.
     pub(crate) measured: String,
     /// How it was asked for.

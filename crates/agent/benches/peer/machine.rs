@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -12,6 +13,9 @@ use crate::kind::{Kind, Program};
 const UNKNOWN: &str = "unknown";
 const MODULE: &str = include_str!("../../../../e2e/go.mod");
 const NEXT_MODULE: &str = include_str!("../../../../e2e/kube-proxy-next/go.mod");
+
+/// How much of its sum names a build.
+const BUILD_DIGITS: usize = 16;
 
 /// A machine is idle if others used less than this part of its processors for [`LOOK`].
 const IDLE: f64 = 0.05;
@@ -86,6 +90,16 @@ pub(crate) fn on_processor<T>(number: usize, body: impl FnOnce() -> T) -> T {
         let _ = sched_setaffinity(own, &before);
     }
     done
+}
+
+/// What tells builds of Switchyard apart, from the bytes of the program: a commit that changes documents alone makes no other build.
+pub(crate) fn build() -> anyhow::Result<String> {
+    let program = env!("CARGO_BIN_EXE_switchyard");
+    let sum = output("sha256sum", &[program]);
+    let begin = sum.get(..BUILD_DIGITS).map(str::to_owned);
+    begin.with_context(|| {
+        format!("sha256sum {program} says nothing, so builds cannot be told apart; run it by hand")
+    })
 }
 
 /// Commit of Switchyard, and day.

@@ -4,6 +4,7 @@
 //! everything else the median counts.
 
 use crate::figures::{Changes, Connect, Round, quantile};
+use crate::options::Extent;
 use crate::stage::Took;
 
 /// A number, or a bound of it: what was not done before its deadline takes longer than that.
@@ -14,7 +15,7 @@ pub(crate) struct Value {
 }
 
 impl Value {
-    fn exact(number: f64) -> Self {
+    pub(crate) fn exact(number: f64) -> Self {
         Self { number, is_at_least: false }
     }
 }
@@ -38,6 +39,8 @@ pub(crate) enum Unit {
     Times,
     /// Parts of a thousand.
     PerMille,
+    /// How many values a figure is of.
+    Count,
 }
 
 /// A row.
@@ -55,7 +58,8 @@ impl Measure {
 
     /// True if a proxy has a part in it and a ratio says something.
     pub(crate) fn is_compared(&self) -> bool {
-        self.unit != Unit::PerMille && ![API_ANSWER.name, BARE.name].contains(&self.name)
+        let is_said_alone = [Unit::PerMille, Unit::Count].contains(&self.unit);
+        !is_said_alone && ![API_ANSWER.name, BARE.name].contains(&self.name)
     }
 }
 
@@ -77,6 +81,11 @@ pub(crate) const CHANGE_P50_NO_PAUSE: Measure = Measure {
     name: "API write to kernel, minimum sync period 0, p50",
     unit: Unit::Seconds,
     of: |rounds| change_without_pause(rounds, 0.5),
+};
+pub(crate) const CHANGE_P99_NO_PAUSE: Measure = Measure {
+    name: "API write to kernel, minimum sync period 0, p99",
+    unit: Unit::Seconds,
+    of: |rounds| change_without_pause(rounds, 0.99),
 };
 /// No proxy has a part in it: a sign of what the machine did meanwhile.
 pub(crate) const API_ANSWER: Measure = Measure {
@@ -115,7 +124,16 @@ pub(crate) const LAST_TO_FIRST: Measure = Measure {
     unit: Unit::Times,
     of: |rounds| connect(rounds, |connect| connect.last.p50 / connect.first.p50),
 };
-
+pub(crate) const CONNECT_FIRST_P99: Measure = Measure {
+    name: "connect through the first Service, times a bare connection, p99",
+    unit: Unit::Times,
+    of: |rounds| connect(rounds, |connect| connect.first.p99 / connect.bare.p99),
+};
+pub(crate) const CONNECT_LAST_P99: Measure = Measure {
+    name: "connect through the last Service, times a bare connection, p99",
+    unit: Unit::Times,
+    of: |rounds| connect(rounds, |connect| connect.last.p99 / connect.bare.p99),
+};
 pub(crate) const CONNECT_MEAN: Measure = Measure {
     name: "connect through these two, mean, times a bare connection, p50",
     unit: Unit::Times,
@@ -130,7 +148,17 @@ pub(crate) const SETTLED: Measure = Measure {
 };
 
 /// All rows, in the order of the table.
-pub(crate) const MEASURES: [Measure; 28] = [
+pub(crate) const MEASURES: [Measure; 32] = [
+    Measure {
+        name: "first syncs counted",
+        unit: Unit::Count,
+        of: |rounds| count(rounds, |r| r.first_sync.is_some()),
+    },
+    Measure {
+        name: "complete rounds",
+        unit: Unit::Count,
+        of: |rounds| count(rounds, |r| r.extent == Extent::All),
+    },
     FIRST_SYNC,
     FIRST_SYNC_METRIC,
     Measure {
@@ -140,11 +168,17 @@ pub(crate) const MEASURES: [Measure; 28] = [
     },
     CHANGE_P50,
     CHANGE_P99,
-    CHANGE_P50_NO_PAUSE,
     Measure {
-        name: "API write to kernel, minimum sync period 0, p99",
-        unit: Unit::Seconds,
-        of: |rounds| change_without_pause(rounds, 0.99),
+        name: "changes counted",
+        unit: Unit::Count,
+        of: |rounds| samples(rounds, |round| round.changes.as_ref()),
+    },
+    CHANGE_P50_NO_PAUSE,
+    CHANGE_P99_NO_PAUSE,
+    Measure {
+        name: "changes counted, minimum sync period 0",
+        unit: Unit::Count,
+        of: |rounds| samples(rounds, |round| round.changes_without_pause.as_ref()),
     },
     API_ANSWER,
     Measure { name: "processor time for one change", unit: Unit::Seconds, of: processor_of_a_change },
@@ -200,16 +234,8 @@ pub(crate) const MEASURES: [Measure; 28] = [
     },
     CONNECT_LAST,
     CONNECT_MEAN,
-    Measure {
-        name: "connect through the first Service, times a bare connection, p99",
-        unit: Unit::Times,
-        of: |rounds| connect(rounds, |connect| connect.first.p99 / connect.bare.p99),
-    },
-    Measure {
-        name: "connect through the last Service, times a bare connection, p99",
-        unit: Unit::Times,
-        of: |rounds| connect(rounds, |connect| connect.last.p99 / connect.bare.p99),
-    },
+    CONNECT_FIRST_P99,
+    CONNECT_LAST_P99,
     LAST_TO_FIRST,
 ];
 
@@ -217,6 +243,18 @@ impl crate::figures::Connections {
     fn failed_part(&self) -> Value {
         Value::exact(f64::from(self.failed) * 1000.0 / f64::from(self.made.max(1)))
     }
+}
+
+fn count(rounds: &[Round], is_one: impl Fn(&Round) -> bool) -> Option<Value> {
+    let count = rounds.iter().filter(|round| is_one(round)).count();
+    (count > 0).then_some(Value::exact(count as f64))
+}
+
+/// Changes that quantiles are of, with those that were not seen in time.
+fn samples(rounds: &[Round], changes: impl Fn(&Round) -> Option<&Changes>) -> Option<Value> {
+    let of = |changes: &Changes| changes.seconds.len() + usize::from(changes.not_after.is_some());
+    let count: usize = rounds.iter().filter_map(changes).map(of).sum();
+    (count > 0).then_some(Value::exact(count as f64))
 }
 
 fn median(rounds: &[Round], of: impl Fn(&Round) -> Option<Value>) -> Option<Value> {

@@ -124,7 +124,7 @@ impl Options {
         let mut done = Vec::new();
         for cell in &cells {
             if !done.iter().any(|(services, kind, _)| (*services, *kind) == (cell.services, cell.kind)) {
-                let extents = store.rounds(cell.services, cell.kind).into_iter().map(|round| round.extent);
+                let extents = store.rounds(cell.services, cell.kind)?.into_iter().map(|round| round.extent);
                 done.push((cell.services, cell.kind, extents.collect::<Vec<Extent>>()));
             }
         }

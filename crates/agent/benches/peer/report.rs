@@ -14,6 +14,7 @@ use crate::kind::{KINDS, Kind};
 use crate::measure::{
     CHANGE_P50, CONNECT_LAST, FIRST_SYNC, MEASURES, MEMORY, Measure, RESTART, Value, ratio,
 };
+use crate::options::Extent;
 use crate::plot;
 use crate::store::Store;
 use crate::text::{amount, thousands, times};
@@ -27,40 +28,73 @@ const PICTURES: [(&str, &str, &Measure); 5] = [
     ("peer-connect.svg", "Connecting through the last Service, p50: times a bare connection", &CONNECT_LAST),
 ];
 
+/// Kinds, and what was measured of them.
+type Kinds = Vec<(&'static Kind, Vec<Round>)>;
+
 /// Every size and kind that has figures.
-pub(crate) struct Figures(BTreeMap<u32, Vec<(&'static Kind, Vec<Round>)>>);
+#[derive(Default)]
+pub(crate) struct Figures {
+    sizes: BTreeMap<u32, Kinds>,
+    /// Rounds of other builds of Switchyard, which nothing here is of.
+    left_out: usize,
+}
 
 impl Figures {
-    pub(crate) fn read(store: &Store) -> Self {
-        let mut all = BTreeMap::new();
+    pub(crate) fn read(store: &Store) -> anyhow::Result<Self> {
+        let mut all = Self::default();
         for services in store.sizes() {
-            let of = |kind: &'static Kind| (kind, store.to_report(services, kind));
-            let kinds: Vec<_> = KINDS.iter().map(of).filter(|(_, rounds)| !rounds.is_empty()).collect();
+            let mut kinds = Kinds::new();
+            for kind in &KINDS {
+                let found = store.to_report(services, kind)?;
+                all.left_out += found.left_out;
+                if !found.rounds.is_empty() {
+                    kinds.push((kind, found.rounds));
+                }
+            }
             if !kinds.is_empty() {
-                all.insert(services, kinds);
+                all.sizes.insert(services, kinds);
             }
         }
-        Self(all)
+        Ok(all)
+    }
+
+    /// Of one size.
+    pub(crate) fn of(services: u32, kinds: Kinds) -> Self {
+        Self { sizes: BTreeMap::from([(services, kinds)]), left_out: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.sizes.is_empty()
     }
 
-    /// What both have, by size and names of kinds, if one machine measured both.
-    pub(crate) fn ratio(&self, services: u32, peer: &str, ours: &str, measure: &Measure) -> Option<Value> {
-        let machines = |kind: &str| -> BTreeSet<_> {
-            let rounds = self.0.get(&services).into_iter().flatten().filter(|(of, _)| of.name == kind);
-            rounds.flat_map(|(_, rounds)| rounds).map(|round| &round.machine).collect()
+    fn rounds(&self, services: u32, kind: &str) -> impl Iterator<Item = &Round> {
+        let kinds = self.sizes.get(&services).into_iter().flatten();
+        kinds.filter(move |(of, _)| of.name == kind).flat_map(|(_, rounds)| rounds)
+    }
+
+    /// True if it was to be measured to its end.
+    pub(crate) fn is_complete(&self, services: u32, kind: &str) -> bool {
+        self.rounds(services, kind).any(|round| round.extent == Extent::All)
+    }
+
+    /// True if one machine measured both, with one build of Switchyard: nothing else is compared.
+    pub(crate) fn is_together(&self, services: u32, peer: &str, ours: &str) -> bool {
+        let with = |kind: &str| -> BTreeSet<_> {
+            self.rounds(services, kind).map(|round| (&round.machine, &round.build)).collect()
         };
-        let is_one = machines(peer) == machines(ours);
+        with(peer) == with(ours)
+    }
+
+    /// What both have, by size and names of kinds, if they were measured together.
+    pub(crate) fn ratio(&self, services: u32, peer: &str, ours: &str, measure: &Measure) -> Option<Value> {
         let value = |kind| self.value(services, kind, measure);
-        ratio(value(peer)?, value(ours)?).filter(|_| is_one)
+        let is_together = self.is_together(services, peer, ours);
+        ratio(value(peer)?, value(ours)?).filter(|_| is_together)
     }
 
     /// None if it was not measured.
     pub(crate) fn value(&self, services: u32, kind: &str, measure: &Measure) -> Option<Value> {
-        let (_, rounds) = self.0.get(&services)?.iter().find(|(of, _)| of.name == kind)?;
+        let (_, rounds) = self.sizes.get(&services)?.iter().find(|(of, _)| of.name == kind)?;
         measure.value(rounds)
     }
 
@@ -75,27 +109,29 @@ impl Figures {
     }
 
     fn json(&self) -> serde_json::Value {
-        let of_size = |kinds: &Vec<(&Kind, Vec<Round>)>| -> BTreeMap<&str, serde_json::Value> {
+        let of_size = |kinds: &Kinds| -> BTreeMap<&str, serde_json::Value> {
             kinds.iter().map(|(kind, rounds)| (kind.name, json!(rounds))).collect()
         };
-        let sizes: BTreeMap<u32, _> = self.0.iter().map(|(size, kinds)| (*size, of_size(kinds))).collect();
+        let sizes: BTreeMap<u32, _> =
+            self.sizes.iter().map(|(size, kinds)| (*size, of_size(kinds))).collect();
         json!({ "services": sizes })
     }
 
     /// Sizes and, for a kind, the value at each.
     pub(crate) fn points(&self, kind: &Kind, measure: &Measure) -> Vec<(u32, Value)> {
         let point = |size: &u32| Some((*size, self.value(*size, kind.name, measure)?));
-        self.0.keys().filter_map(point).collect()
+        self.sizes.keys().filter_map(point).collect()
     }
 
     fn markdown(&self) -> String {
         let mut out = String::from(ABOUT);
+        self.builds(&mut out);
         self.machines(&mut out);
         out.push_str(&goals::markdown(self));
         for (file, title, _) in PICTURES {
             let _ = writeln!(out, "\n![{title}]({file})");
         }
-        for (services, kinds) in &self.0 {
+        for (services, kinds) in &self.sizes {
             let _ = writeln!(out, "\n## {} Services\n", thousands(*services));
             table(&mut out, kinds);
             self.ratios(&mut out, *services, kinds);
@@ -103,9 +139,26 @@ impl Figures {
         out
     }
 
+    /// What is not compared, or not there at all, because it is of another build; nothing if there is one build.
+    fn builds(&self, out: &mut String) {
+        let rounds = self.sizes.values().flatten().flat_map(|(_, rounds)| rounds);
+        let builds: BTreeSet<&str> = rounds.map(|round| round.build.as_str()).collect();
+        if builds.len() > 1 {
+            let count = builds.len();
+            let _ = writeln!(
+                out,
+                "\n**These figures are of {count} builds of Switchyard. No ratio is of two builds.**"
+            );
+        }
+        if self.left_out > 0 {
+            let count = self.left_out;
+            let _ = writeln!(out, "\nRounds that are left out, because they are of another build: {count}.");
+        }
+    }
+
     /// A table for each machine that figures are of; one, unless it was measured here and there.
     fn machines(&self, out: &mut String) {
-        let rounds = || self.0.values().flatten().flat_map(|(_, rounds)| rounds);
+        let rounds = || self.sizes.values().flatten().flat_map(|(_, rounds)| rounds);
         let machines: BTreeSet<&BTreeMap<String, String>> = rounds().map(|round| &round.machine).collect();
         for machine in machines {
             let own: Vec<&Round> = rounds().filter(|round| round.machine == *machine).collect();
@@ -149,6 +202,14 @@ impl Figures {
             }
             out.push('\n');
         }
+        let is_apart = |(ours, peer): &&(&Kind, &Kind)| !self.is_together(services, peer.name, ours.name);
+        for (ours, peer) in pairs.iter().filter(is_apart) {
+            let (ours, peer) = (ours.label, peer.label);
+            let _ = writeln!(
+                out,
+                "\nNo ratio of {peer} and {ours}: measured on two machines, or with two builds."
+            );
+        }
     }
 }
 
@@ -168,14 +229,29 @@ Before each round the machine is left alone until nobody else uses its processor
   does Switchyard in iptables mode; so there is a second figure with `--iptables-min-sync-period=0s`.
 - *Churn*: all endpoints of 50 Services a second are replaced for 20 s; meanwhile pods of one Service replace each other (the new one is
   ready a second before the old one leaves the slice, and the old one serves for two seconds after that) and connections are made.
-- *p99* of fewer than a hundred changes is the slowest of them; of a slow proxy there are fewer than thirty.
+- *Changes counted* is how many a p50 and a p99 are of, all rounds together: in each round up to 100 within 40 s, and at least ten of a
+  slow proxy, unless they take longer than the deadline of a step. A p99 of fewer than a hundred is the slowest of them.
+- *First syncs counted* and *complete rounds* are how many rounds there are: of more than one the median counts, and what is of a single
+  one says nothing about how far it varies. Connecting is measured 2,000 times in each complete round for each of the addresses.
+- *Restart*: the proxy is killed, and started again over its own rules, with `--iptables-min-sync-period=0s` for all, which is not the
+  default; until it says that rules are written. The changes with that period are those of the process that was started so.
 - *Processor time* includes the programs that a proxy runs.
 - *A bare connection* is one between two pods of a node without rules. Who connects has one processor, who answers another.
 - *First and last Service*: in iptables mode a packet is compared with one after the other. kube-proxy writes them in another order at every
-  sync, so its two figures are chance; the goal takes the mean of both. It leaves out the end of the churn, too, which falls anywhere into
-  the second between two syncs.
+  sync, so its two figures are chance, and the mean of both says more. So is the end of the churn, which falls anywhere into the second
+  between two syncs.
 - A step that is not done after its deadline says so, and its ratio is a bound.
 ";
+
+/// A row of what all rounds of a kind have in common, or else of what there is.
+fn origin(out: &mut String, name: &str, kinds: &[(&'static Kind, Vec<Round>)], of: fn(&Round) -> &str) {
+    let _ = write!(out, "| {name} |");
+    for (_, rounds) in kinds {
+        let found: BTreeSet<&str> = rounds.iter().map(of).collect();
+        let _ = write!(out, " {} |", found.into_iter().collect::<Vec<_>>().join("; "));
+    }
+    out.push('\n');
+}
 
 fn table(out: &mut String, kinds: &[(&'static Kind, Vec<Round>)]) {
     out.push_str("|  |");
@@ -183,12 +259,8 @@ fn table(out: &mut String, kinds: &[(&'static Kind, Vec<Round>)]) {
         let _ = write!(out, " {} |", kind.label);
     }
     let _ = writeln!(out, "\n|---|{}", "---:|".repeat(kinds.len()));
-    out.push_str("| commit of Switchyard, day |");
-    for (_, rounds) in kinds {
-        let moments: BTreeSet<&str> = rounds.iter().map(|round| round.measured.as_str()).collect();
-        let _ = write!(out, " {} |", moments.into_iter().collect::<Vec<_>>().join("; "));
-    }
-    out.push('\n');
+    origin(out, "commit of Switchyard, day", kinds, |round| &round.measured);
+    origin(out, "build of Switchyard: SHA-256 of the program begins with", kinds, |round| &round.build);
     for measure in &MEASURES {
         let _ = write!(out, "| {} |", measure.name);
         for (_, rounds) in kinds {

@@ -23,6 +23,7 @@ pub(crate) fn run(
     let mut stage = Stage::new(cluster, cell.kind)?;
     let mut round = Round {
         extent: cell.extent,
+        build: machine::build()?,
         measured: machine::moment(),
         command: machine::command(),
         machine: machine::facts(),

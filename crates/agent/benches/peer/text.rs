@@ -9,6 +9,7 @@ pub(crate) fn amount(value: Value, unit: Unit) -> String {
         Unit::Microseconds => format!("{:.1} µs", value.number),
         Unit::Megabytes => format!("{:.0} MB", value.number),
         Unit::Times => format!("{:.2}", value.number),
+        Unit::Count => format!("{:.0}", value.number),
         Unit::PerMille => format!("{:.1} ‰", value.number),
     };
     if value.is_at_least { format!("not after {text}") } else { text }
