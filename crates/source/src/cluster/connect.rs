@@ -25,6 +25,10 @@ pub(crate) async fn client(config: &Config) -> Result<(Client, String), SourceEr
     client.reset_reader_on_write = true;
     // Retrying is ours, so that it is logged and paced in one place.
     client.default_retry = false;
+    if client.cluster_url.scheme_str() == Some("http") {
+        // The certificates of this machine, which a small image has none of, would be read and never used.
+        client.root_cert.get_or_insert_default();
+    }
     let url = client.cluster_url.to_string();
     let host = client.cluster_url.authority().map(|host| host.as_str().into()).unwrap_or_default();
     let client = ClientBuilder::try_from(client)
