@@ -1,13 +1,19 @@
 //! ipvs mode beyond scenarios: restarts, connections that outlive their endpoint, options, virtual servers of others, harm,
-//! changes of the mode, explanations beside real packets, and kube-proxy's place. Needs a kernel with IPVS: `make vm` boots one. Elsewhere only the refusal is seen.
+//! changes of the mode, an operator's subcommands, a pod's privileges, and kube-proxy's place. Needs a kernel with IPVS: `make vm` boots one. Elsewhere only the refusal is seen.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 #[macro_use]
 #[path = "common/all.rs"]
 mod common;
+#[path = "vm_ipvs/ctl.rs"]
+mod ctl;
 #[path = "vm_ipvs/explained.rs"]
 mod explained;
+#[path = "vm_ipvs/modes.rs"]
+mod modes;
+#[path = "vm_ipvs/pod.rs"]
+mod pod;
 #[path = "vm_ipvs/takeover.rs"]
 mod takeover;
 
@@ -21,7 +27,6 @@ use switchyard_netlink::ipvs::{
 };
 
 use common::looking::{PATIENCE, at, eventually, ip, is_idle, within};
-use common::traffic::while_connecting;
 use common::variant::Variant;
 use common::world::World;
 
@@ -51,6 +56,12 @@ fn link_addresses(world: &World) -> String {
 fn start(world: &World, flags: &[&str]) {
     let all = [&["--ipvs-min-sync-period=0s", "--ipvs-sync-period=1s"], flags].concat();
     world.start(&all);
+}
+
+/// Ends the agent, as a node does.
+fn stop(world: &World) {
+    world.agent(|agent| agent.terminate().unwrap());
+    assert!(world.agent(|agent| agent.wait(PATIENCE)).unwrap().is_some(), "it does not end");
 }
 
 fn running(objects: &str, flags: &[&str]) -> Option<World> {
@@ -258,26 +269,4 @@ fn virtual_servers_of_others_are_untouched_and_harm_is_repaired() {
     assert!(world.agent(|agent| agent.wait(PATIENCE)).unwrap().is_some_and(|status| status.success()));
     assert_eq!(services(&world).iter().map(|service| service.id).collect::<Vec<_>>(), [excluded, at_node]);
     assert!(link_addresses(&world).is_empty() && !world.has_rules());
-}
-
-#[test]
-fn the_mode_changes_both_ways_and_no_connection_fails() {
-    let Some(world) = running(WEB, &[]) else { return };
-    let has_table = |name: &str| world.n1().exec_ok("nft", &["list", "table", "ip", name]).is_ok();
-    let stop = || {
-        world.agent(|agent| agent.terminate().unwrap());
-        world.agent(|agent| agent.wait(PATIENCE)).unwrap();
-    };
-    while_connecting(&world, || {
-        stop();
-        world.start_as(Variant::Nftables);
-        eventually("nftables mode has taken over", || {
-            has_table("switchyard") && !has_table("switchyard-ipvs") && link_addresses(&world).is_empty()
-        });
-        assert!(services(&world).is_empty());
-        stop();
-        start(&world, &[]);
-        eventually("ipvs mode has taken over", || has_table("switchyard-ipvs") && !has_table("switchyard"));
-        assert!(!services(&world).is_empty());
-    });
 }

@@ -16,12 +16,14 @@ use super::options::{Options, Scope, Selection};
 type Programs = &'static [(Kind, &'static str, &'static [&'static str])];
 
 /// What shows something on another kernel, with arguments that leave out what does not: the file of the configuration is read before any
-/// kernel is asked, and userspace mode needs nothing of it that is new.
+/// kernel is asked, and userspace mode needs nothing of it that is new. `growth` is of sets that are replaced while packets use them.
 const EVERYTHING: Programs = &[
     (Kind::Unit, "netlink", &["ipvs"]),
     (Kind::Unit, "apply", &["ipvs"]),
     (Kind::Integration, "lab_probe", &[]),
     (Kind::Integration, "lab_incremental", &[]),
+    (Kind::Integration, "lab_kernel", &[]),
+    (Kind::Integration, "lab_nftables", &["growth"]),
     (Kind::Integration, "lab_privileges", &["--exact", "ipvs"]),
     (Kind::Integration, "lab_scenarios", &["--skip", "with_the_file_of_kubeadm", "--skip", "userspace"]),
 ];

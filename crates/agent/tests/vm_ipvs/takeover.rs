@@ -1,17 +1,17 @@
-//! A live node changes hands: from kube-proxy's ipvs mode. What it left is written here with the programs that it uses.
+//! A live node changes hands: from kube-proxy's ipvs mode, and back to it. What it writes is written here with the programs that it uses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use switchyard_lab::{Dial, Host};
+use switchyard_lab::{Dial, Host, Transport};
 use switchyard_model::Family;
 use switchyard_netlink::ipvs::ServiceId;
 
 use super::common::looking::{PATIENCE, at, eventually, ip, script};
-use super::common::traffic::while_connecting;
+use super::common::traffic::{assert_held, hold_both, while_connecting};
 use super::common::variant::Variant;
 use super::common::world::World;
-use super::{LINK, WEB, destinations, link_addresses, services, start};
+use super::{LINK, WEB, destinations, link_addresses, running, services, start, stop};
 
 /// A virtual address of a Service that is gone since.
 fn stale(family: Family) -> IpAddr {
@@ -48,18 +48,25 @@ fn kube_proxy_was_here(world: &World) {
             ends.iter().for_each(|end| servers.push_str(&format!("-a -t {server} -r {end} -m -w 1\n")));
         }
         feed(world, "ipvsadm -R", &servers);
-        feed(world, "ipset restore", &sets(family, cluster_ip, stale(family)));
+    }
+    kube_proxy_writes_its_filters(world);
+    for name in ["vs/conntrack", "ip_forward"] {
+        script(&world.path("sysctl.sh"), &format!("echo 1 > /proc/sys/net/ipv4/{name}\n"));
+        n1.exec_ok("sh", &[world.path("sysctl.sh").to_str().unwrap()]).unwrap();
+    }
+    n1.exec_ok("ipset", &["create", "SOMEBODY-ELSES", "hash:ip"]).unwrap();
+}
+
+/// Sets, chains and rules beside virtual servers.
+fn kube_proxy_writes_its_filters(world: &World) {
+    for family in Family::ALL {
+        feed(world, "ipset restore", &sets(family, at("cluster.1:80", family).ip(), stale(family)));
         let program = match family {
             Family::V4 => "iptables-nft-restore --noflush",
             Family::V6 => "ip6tables-nft-restore --noflush",
         };
         feed(world, program, &rules(family));
     }
-    for name in ["vs/conntrack", "ip_forward"] {
-        script(&world.path("sysctl.sh"), &format!("echo 1 > /proc/sys/net/ipv4/{name}\n"));
-        n1.exec_ok("sh", &[world.path("sysctl.sh").to_str().unwrap()]).unwrap();
-    }
-    n1.exec_ok("ipset", &["create", "SOMEBODY-ELSES", "hash:ip"]).unwrap();
 }
 
 fn prefix(family: Family) -> (&'static str, &'static str) {
@@ -159,10 +166,48 @@ fn kube_proxys_ipvs_mode_is_taken_over_and_no_connection_fails() {
         assert!(known.contains(&id(node, STALE_NODE_PORT)));
     }
     // Cleaning up takes all that is ours.
-    world.agent(|agent| agent.terminate().unwrap());
-    world.agent(|agent| agent.wait(PATIENCE)).unwrap();
+    stop(&world);
     world.launch(world.n1(), &mut world.command(&["--cleanup"]));
     assert!(world.agent(|agent| agent.wait(PATIENCE)).unwrap().is_some_and(|status| status.success()));
     assert!(link_addresses(&world).is_empty() && !world.has_rules());
     assert!(services(&world).iter().all(|service| service.id.port == STALE_NODE_PORT));
+}
+
+/// What `docs/migrate.md` tells to run after going back from ipvs mode.
+fn documented_removal() -> &'static str {
+    let text = include_str!("../../../../docs/migrate.md");
+    let row = text.lines().find_map(|line| line.strip_prefix("| ipvs | `nft ")).unwrap();
+    row.split('`').next().unwrap()
+}
+
+/// kube-proxy goes on with the virtual servers and addresses that it finds, as we do with its own.
+#[test]
+fn the_way_back_is_the_documented_one_and_no_connection_fails() {
+    let Some(world) = running(WEB, &[]) else { return };
+    let mut held = hold_both(&world);
+    let before = (services(&world), link_addresses(&world));
+    while_connecting(&world, || {
+        stop(&world);
+        kube_proxy_writes_its_filters(&world);
+        assert_held(&mut held);
+        assert!(world.has_rules());
+        world.n1().exec_ok("sh", &["-c", &format!("nft {}", documented_removal())]).unwrap();
+        assert!(!world.has_rules());
+        assert_held(&mut held);
+    });
+    held.extend(hold_both(&world));
+    for (from, to) in [("n1.9", "cluster.1:80"), ("client", "n1:30080")] {
+        for pod in ["n1.1", "n2.1"] {
+            world.wait_for_answer(from, Transport::Tcp, to, &[pod]);
+        }
+    }
+    assert_held(&mut held);
+    assert_eq!((services(&world), link_addresses(&world)), before);
+    // And we come again.
+    while_connecting(&world, || {
+        start(&world, &[]);
+        eventually("theirs goes", || !filters(world.n1()).contains("KUBE-"));
+        world.settle();
+    });
+    assert_held(&mut held);
 }
