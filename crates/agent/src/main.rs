@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use switchyard_agent::ctl::Finding;
-use switchyard_agent::flags::{Command, Config, Flags, Task};
+use switchyard_agent::flags::{Command, Config, Flags, Mode, Task};
 use switchyard_agent::logging::Logging;
 use switchyard_agent::{check, cleanup, ctl, demo, logging, offer, run};
 use switchyard_heap::Sampling;
@@ -44,6 +44,10 @@ fn main() -> ExitCode {
         Ok(config) => {
             if config.configuration.enable_profiling {
                 switchyard_heap::start();
+            }
+            // The relay's threads allocate for every connection; those of other modes take turns.
+            if config.mode != Mode::Userspace {
+                switchyard_heap::grow_in_steps();
             }
             end(start(&config))
         }

@@ -12,6 +12,22 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::recorder;
 
+/// By how much the heap grows at a time, in bytes. What nobody uses of it is only an address.
+#[cfg(target_env = "gnu")]
+const STEP: libc::c_int = 4 << 20;
+
+/// Lets memory come from one heap that grows in large steps. glibc gives each thread a heap of its own, which grows page by page, with a
+/// system call for each: a first list of 10,000 Services needs thousands of them. To be called before there are threads, and not where
+/// many threads allocate all the time: they would wait for each other.
+pub fn grow_in_steps() {
+    // SAFETY: `mallopt` takes numbers, and refuses those that it does not know.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_TOP_PAD, STEP);
+    }
+}
+
 /// The system's allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampling;

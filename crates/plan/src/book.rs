@@ -110,8 +110,7 @@ impl Book {
 
     /// The routes of a service port.
     pub fn routes<'a>(&'a self, port: &'a ServicePort) -> PortRoutes<'a> {
-        let key = PortKey::from(port);
-        routes(&self.settings, port, |frontend| self.claims.is_lost(&key, frontend))
+        routes(&self.settings, port, |frontend| self.claims.is_lost(port, frontend))
     }
 
     /// Service ports whose rules may differ once `changes` are in the book: those that change, and those that

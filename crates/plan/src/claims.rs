@@ -57,9 +57,11 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// True if another service port owns the frontend.
-    pub fn is_lost(&self, key: &PortKey, frontend: &Frontend) -> bool {
-        self.winners.get(frontend).is_some_and(|winner| winner.key != *key)
+    /// True if another service port owns a frontend that this one asks for.
+    pub fn is_lost(&self, own: &ServicePort, frontend: &Frontend) -> bool {
+        // Nearly all frontends have one claimant: the few losers are quicker to look through than all winners.
+        let is_contested = self.losers.contains_key(frontend);
+        is_contested && self.winners.get(frontend).is_some_and(|winner| winner.key != PortKey::from(own))
     }
 
     /// Who owns the frontend.

@@ -6,7 +6,7 @@ use crate::judge::{Goal, Pauses, Verdict, judge};
 use crate::kind::{KINDS, Kind};
 use crate::measure::{
     CHANGE_P50, CHANGE_P50_NO_PAUSE, CONNECT_MEAN, FIRST_SYNC, FIRST_SYNC_METRIC, LAST_TO_FIRST, MEASURES,
-    MEMORY, MEMORY_AFTER, Measure, SETTLED, Value, ratio,
+    MEMORY, MEMORY_AFTER, Measure, Value, ratio,
 };
 use crate::report::Figures;
 use crate::text::times;
@@ -90,8 +90,7 @@ fn table(out: &mut String, ours: &Kind, lines: &[Line]) {
     for measure in &MEASURES {
         let row = || own.iter().filter(|line| line.measure.name == measure.name);
         let Some(first) = row().next() else { continue };
-        let mark = if is_chance(ours, measure) { " \\*" } else { "" };
-        let _ = write!(out, "| {}{mark} | {} |", measure.name, first.wanted);
+        let _ = write!(out, "| {} | {} |", measure.name, first.wanted);
         for line in row() {
             let _ = write!(out, " {} |", cell(line));
         }
@@ -134,10 +133,12 @@ fn all(figures: &Figures) -> Vec<Line> {
 fn beside(figures: &Figures, ours: &'static Kind, peer: &'static Kind, measure: &'static Measure) -> Line {
     let value = |kind: &Kind| figures.value(SERVICES, kind.name, measure);
     let (goal, of_peer, of_ours) = (goal(ours, measure), value(peer), value(ours));
-    let (found, verdict) = if figures.is_together(SERVICES, peer.name, ours.name) {
-        (found(of_peer, of_ours), judge(goal, of_peer, of_ours))
-    } else {
+    let (found, verdict) = if !figures.is_together(SERVICES, peer.name, ours.name) {
         (String::new(), Verdict::Open("measured on two machines, or with two builds"))
+    } else if is_chance(ours, measure) {
+        (found(of_peer, of_ours), Verdict::Open("chance"))
+    } else {
+        (found(of_peer, of_ours), judge(goal, of_peer, of_ours))
     };
     Line { ours, peer: Some(peer), measure, wanted: goal.text(), found, verdict }
 }
@@ -172,11 +173,11 @@ fn flat(figures: &Figures) -> Option<Line> {
     Some(Line { ours, peer: None, measure, wanted: format!("at most {FLAT}"), found, verdict })
 }
 
-/// In iptables mode, kube-proxy writes its Services in another order at every sync, so which one is first or last then is chance: their mean
-/// says how long the list is. And the end of the churn falls somewhere into the second between two syncs.
+/// In iptables mode, kube-proxy writes its Services in another order at every sync, so which one is first or last then is chance, and to be
+/// compared with one that is always the last says nothing: their mean says how long the list is.
 fn is_chance(ours: &Kind, measure: &Measure) -> bool {
     let is_of_one = measure.name.starts_with("connect through") && measure.name != CONNECT_MEAN.name;
-    ours.backend().is_some() && (is_of_one || measure.name == SETTLED.name)
+    ours.backend().is_some() && is_of_one
 }
 
 const ABOUT: &str = "
@@ -185,7 +186,6 @@ const ABOUT: &str = "
 Ratios are what kube-proxy takes, divided by what Switchyard takes, on one machine and with one build of Switchyard. Every row that compares
 the two has a goal. *No worse* allows for noise: 10 %, for a p99 25 %, as it is one of the slowest of few values, and for the end of the
 churn in iptables mode one second more, the pause of both that it falls into. What Switchyard did not reach in its time, and kube-proxy did,
-is missed; *open* is what a deadline hides, or what kube-proxy did not reach.
-
-\\* Chance has a part in it, see *First and last Service*: of these rows the mean of both Services says more. A miss counts all the same.
+is missed; *open* is what a deadline hides, or what kube-proxy did not reach, or in iptables mode the place of one Service among all, which
+kube-proxy leaves to chance: there the mean of the first and the last Service has the goal.
 ";

@@ -138,6 +138,9 @@ impl Way {
     /// Copies in both directions until either side ends. While there is no API server, a client's connection ends at once.
     fn join(self: &Arc<Self>, client: TcpStream, is_slow: bool) {
         let Ok(Ok(backend)) = self.server.run(|| TcpStream::connect(self.address)) else { return };
+        // Both ends send without waiting for an answer to what they sent before, as an API server and its clients do; so must what is in
+        // between.
+        let _ = (client.set_nodelay(true), backend.set_nodelay(true));
         let is_frozen = AtomicBool::default();
         let connection = Arc::new(Connection { client, backend, is_slow, is_frozen });
         self.open.lock().unwrap().push(connection.clone());

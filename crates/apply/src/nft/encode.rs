@@ -32,9 +32,9 @@ impl Stream {
     }
 
     /// One more change. A first write deletes nothing but a whole table.
-    pub(super) fn put(&mut self, op: &Op) {
+    pub(super) fn put(&mut self, change: &Change) {
         self.changes += 1;
-        if let Change::AddElement(place, data) = &op.change {
+        if let Change::AddElement(place, data) = change {
             let waiting = self.waiting.entry(place.set).or_default();
             waiting.push(sets::encode(place, data));
             if waiting.len() >= JOINED {
@@ -44,7 +44,7 @@ impl Stream {
             return;
         }
         self.write_waiting();
-        encode_one(&op.change, self.family, &self.id, &mut self.batch);
+        encode_one(change, self.family, &self.id, &mut self.batch);
     }
 
     fn write_waiting(&mut self) {

@@ -23,6 +23,9 @@ use crate::report::{Failure, Report};
 /// A transaction with more changes than this is not listened to.
 const LOUD: usize = 500;
 
+/// Takes a change, and whose it is. Of very many changes nobody keeps that.
+type Each<'a> = dyn FnMut(Option<&ServicePortName>, Change) + 'a;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -100,18 +103,18 @@ impl Writer {
     pub(crate) fn load(
         &mut self,
         before: &[Change],
-        everything: impl Fn(&mut dyn FnMut(Op)),
+        everything: impl Fn(&mut Each<'_>),
         after: Option<Generation>,
         report: &mut Report,
     ) -> Result<(), Failed> {
-        let all = |each: &mut dyn FnMut(Op)| {
-            before.iter().for_each(|change| each(Op::everybodys(change.clone())));
+        let all = |each: &mut Each<'_>| {
+            before.iter().for_each(|change| each(None, change.clone()));
             everything(each);
         };
         match self.stream(all, after, report) {
             Err(failed) if failed.may_be_sent_otherwise() => {
                 let mut ops = Vec::new();
-                all(&mut |op| ops.push(op));
+                all(&mut |owner, change| ops.push(Op { change, owner: owner.cloned() }));
                 self.write(&ops, after, report)
             }
             done => done,
@@ -121,12 +124,12 @@ impl Writer {
     /// Everything that `fill` hands over, in one transaction.
     pub(crate) fn stream(
         &mut self,
-        fill: impl FnOnce(&mut dyn FnMut(Op)),
+        fill: impl FnOnce(&mut Each<'_>),
         after: Option<Generation>,
         report: &mut Report,
     ) -> Result<(), Failed> {
         let mut stream = Stream::new(batch(after), self.family, self.layout.id(self.family));
-        fill(&mut |op| stream.put(&op));
+        fill(&mut |_, change| stream.put(&change));
         let (batch, changes) = stream.finish();
         self.send(&batch, changes, after, report).map_err(Failed::from)
     }

@@ -39,8 +39,8 @@ fn the_older_wins_then_the_smaller_name() {
         assert_eq!((claims.lost(), claims.conflicts_from(Some(shared)).count()), (2, 1));
         let behind = Frontend { port: shared.port + 1, ..shared };
         assert_eq!(claims.conflicts_from(Some(behind)).count(), 0);
-        assert!(claims.is_lost(&key(&ports[1]), &shared) && !claims.is_lost(&key(&ports[0]), &shared));
-        assert!(!claims.is_lost(&key(&ports[1]), &at(family, "10.96.0.2")));
+        assert!(claims.is_lost(&ports[1], &shared) && !claims.is_lost(&ports[0], &shared));
+        assert!(!claims.is_lost(&ports[1], &at(family, "10.96.0.2")));
         assert_eq!(claims.rivals(&ports[0]), [key(&ports[1]), key(&ports[2])].into());
     });
 }

@@ -49,17 +49,14 @@ pub enum HeldDestination {
 
 impl Planner {
     /// The first write of the table: `each` sees all changes, in order. Chains that packets enter at come last.
-    pub fn everything(&self, each: &mut dyn FnMut(RuleOp)) {
-        let common = |change| RuleOp { change, owner: None };
-        each(common(Change::AddTable));
-        Set::IPVS.into_iter().for_each(|set| each(common(Change::AddSet(set, None))));
+    pub fn everything(&self, each: &mut dyn FnMut(Option<&ServicePortName>, Change)) {
+        each(None, Change::AddTable);
+        Set::IPVS.into_iter().for_each(|set| each(None, Change::AddSet(set, None)));
         let chains = super::base::chains(&self.config, self.book.settings());
         let (entries, others): (Vec<_>, Vec<_>) = chains.into_iter().partition(|chain| chain.base.is_some());
-        others.into_iter().for_each(|chain| each(common(Change::AddChain(chain))));
-        self.elements(&mut |owner, place, data| {
-            each(RuleOp { change: Change::AddElement(place, data), owner: owner.cloned() });
-        });
-        entries.into_iter().for_each(|chain| each(common(Change::AddChain(chain))));
+        others.into_iter().for_each(|chain| each(None, Change::AddChain(chain)));
+        self.elements(&mut |owner, place, data| each(owner, Change::AddElement(place, data)));
+        entries.into_iter().for_each(|chain| each(None, Change::AddChain(chain)));
     }
 
     /// What turns what the kernel holds into what is wanted. Without a table, [`Self::everything`] comes before it.

@@ -195,7 +195,7 @@ fn what_was_changed_by_others_is_written_again() {
     );
     assert_eq!((steps.rules.len(), steps.shrink.len(), steps.forget.len()), (1, 0, 0));
     let mut fresh = Vec::new();
-    planner.everything(&mut |op| fresh.push(op));
+    planner.everything(&mut |owner, change| fresh.push(RuleOp { change, owner: owner.cloned() }));
     let mut tables = crate::nft::fake::FakeKernel::default();
     assert_eq!(tables.commit(&fresh), Ok(()));
     assert_eq!(Some(tables.ruleset), whole.table);

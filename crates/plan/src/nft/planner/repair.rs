@@ -61,23 +61,21 @@ impl Planner {
 
     /// The first write, where there is no table: `each` sees all changes, in order. Chains that packets enter at come
     /// last, so that nothing is served before everything is there, even if the changes do not fit into one transaction.
-    pub fn everything(&self, each: &mut dyn FnMut(Op)) {
+    pub fn everything(&self, each: &mut dyn FnMut(Option<&ServicePortName>, Change)) {
         let sets = Set::ALL.into_iter().map(|set| Change::AddSet(set, self.rooms.get(&set).copied()));
-        [Change::AddTable].into_iter().chain(sets).for_each(|change| each(Op::everybodys(change)));
+        [Change::AddTable].into_iter().chain(sets).for_each(|change| each(None, change));
         let wanted = self.wanted();
         for (name, seconds) in &wanted.clients {
             let set = ClientSet { name: name.clone(), seconds: *seconds };
-            each(wanted.op(name, Change::AddClients(set)));
+            each(wanted.owner(name), Change::AddClients(set));
         }
         let chains: BTreeMap<&String, &Chain> = wanted.chains.iter().collect();
         let (entries, others): (Vec<&Chain>, Vec<&Chain>) =
             callees_first(&chains).into_iter().partition(|chain| chain.base.is_some());
-        let add = |chain: &Chain| wanted.op(&chain.name, Change::AddChain(chain.clone()));
-        others.into_iter().for_each(|chain| each(add(chain)));
-        self.elements(&mut |owner, place, data| {
-            each(Op { change: Change::AddElement(place, data), owner: owner.cloned() });
-        });
-        entries.into_iter().for_each(|chain| each(add(chain)));
+        let owner = |chain: &Chain| wanted.owner(&chain.name);
+        others.into_iter().for_each(|chain| each(owner(chain), Change::AddChain(chain.clone())));
+        self.elements(&mut |owner, place, data| each(owner, Change::AddElement(place, data)));
+        entries.into_iter().for_each(|chain| each(owner(chain), Change::AddChain(chain.clone())));
     }
 
     /// What turns the ruleset that the kernel holds into the one that is wanted; the shared sets must exist.
@@ -175,12 +173,14 @@ impl Planner {
 }
 
 impl Wanted<'_> {
+    /// Whose a chain or a set of clients is.
+    fn owner(&self, object: &str) -> Option<&ServicePortName> {
+        self.owners.get(object).copied()
+    }
+
     /// A change of a chain or a set of clients.
     fn op(&self, object: &str, change: Change) -> Op {
-        match self.owners.get(object) {
-            Some(owner) => Op::of(owner, change),
-            None => Op::everybodys(change),
-        }
+        Op { change, owner: self.owner(object).cloned() }
     }
 }
 

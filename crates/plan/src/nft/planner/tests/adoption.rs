@@ -21,7 +21,7 @@ fn planner((settings, ports): &(Settings, Vec<PortChange>), config: &Config) -> 
 
 fn everything(planner: &Planner) -> Vec<Op> {
     let mut ops = Vec::new();
-    planner.everything(&mut |op| ops.push(op));
+    planner.everything(&mut |owner, change| ops.push(Op { change, owner: owner.cloned() }));
     ops
 }
 

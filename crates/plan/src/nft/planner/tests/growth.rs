@@ -12,7 +12,7 @@ fn small() -> (Planner, FakeKernel) {
     let planner = Planner::new(Config::default(), book);
     let mut kernel = FakeKernel::default();
     let mut ops = Vec::new();
-    planner.everything(&mut |op| ops.push(op));
+    planner.everything(&mut |owner, change| ops.push(Op { change, owner: owner.cloned() }));
     assert_eq!(kernel.commit(&ops), Ok(()));
     (planner, kernel)
 }
