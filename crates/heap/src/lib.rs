@@ -4,8 +4,8 @@
 //! estimates of how much they allocated and how much of it is still in use.
 //!
 //! Invariants
-//! - All memory comes from the system's allocator and goes back to it: [`Sampling`] only looks on, and [`grow_in_steps`] only sets it up. Before [`start`] it costs
-//!   one load and one branch.
+//! - All memory comes from the system's allocator and goes back to it: [`Sampling`] only looks on, and [`grow_in_steps`] only sets it up.
+//!   Before [`start`] it costs one load and one branch.
 //! - Memory is bounded: so many stacks, so many samples in use; what is more is left out and counted in [`Profile::lost`].
 //! - Recording never asks the recorder: what the recorder allocates itself is not sampled. It never unwinds into the
 //!   program.

@@ -155,13 +155,12 @@ impl FamilySync {
             return Ok(());
         }
         let subjects = Subjects::of(&ports);
-        let has_subjects = subjects.total > 0;
         let report = self.mode.sync(began, ports, &mut progress(self.family));
         let took = began.elapsed();
         let entry = self.entry(subjects, &report, seen, took);
         metrics.sync_recorded(self.family, entry.outcome.kind(), entry.latency);
         // A further try at what could not be served, with nothing new, is not what people look for.
-        if has_subjects || !report.is_idle() {
+        if entry.subjects.total > 0 || !report.is_idle() {
             ledger.add(entry);
         }
         self.measure(&report, took, metrics);
