@@ -106,7 +106,7 @@ fn all_problems_come_at_once() {
         "iptables.masqueradeBit: invalid value 32: must be within the range [0, 31]",
         "conntrack.min: invalid value -1: must be greater than or equal to 0",
         "oomScoreAdj: invalid value 1001: must be within the range [-1000, 1000]",
-        "mode: invalid value \"foo\": must be iptables, ipvs, nftables or blank (blank means iptables)",
+        "mode: invalid value \"foo\": must be iptables, ipvs, nftables, userspace or blank (blank means iptables)",
         "iptables.syncPeriod: invalid value 1s: must be greater than or equal to iptables.minSyncPeriod, which is 2s",
         "bindAddress: invalid value \"x\": not a valid textual representation of an IP address",
         "nodePortAddresses[0]: invalid value \"x\": must be a valid CIDR",

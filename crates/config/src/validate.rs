@@ -29,7 +29,7 @@ impl Configuration {
         }
         self.check_kernel(&mut problems);
         if !MODES.contains(&self.mode.as_str()) {
-            let allowed = "must be iptables, ipvs, nftables or blank (blank means iptables)";
+            let allowed = "must be iptables, ipvs, nftables, userspace or blank (blank means iptables)";
             problems.push(Problem::text("mode", &self.mode, allowed));
         }
         if self.client_connection.burst < 0 {

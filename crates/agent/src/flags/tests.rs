@@ -183,7 +183,7 @@ fn all_problems_come_at_once() {
         "\"switchyard\" takes no arguments but flags and subcommands (a boolean's value follows =); got [\"stray\"]",
         "--v: invalid value \"x\": must be a number from 0 to 2147483647",
         "--iptables-masquerade-bit: invalid value 32: must be within the range [0, 31]",
-        "--proxy-mode: invalid value \"ipv\": must be iptables, ipvs, nftables or blank (blank means iptables)",
+        "--proxy-mode: invalid value \"ipv\": must be iptables, ipvs, nftables, userspace or blank (blank means iptables)",
     ];
     assert_eq!(found, want);
     let hostile = problems(&["--proxy-mode=a\n\u{1b}[2J", "b\nc"]).concat();

@@ -128,7 +128,7 @@ const ROWS: [Row; 62] = [
         "iptables",
         "nftables",
         "kernelspace",
-        "must be iptables, ipvs, nftables or blank (blank means iptables)",
+        "must be iptables, ipvs, nftables, userspace or blank (blank means iptables)",
     ),
     ("nftables.masqueradeAll", "false", "true | mode: nftables", "[]", BOOL),
     ("nftables.masqueradeBit", "14", "0", "-1 | mode: nftables", BIT),

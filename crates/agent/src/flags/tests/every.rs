@@ -172,7 +172,7 @@ const ROWS: [Row; 63] = [
         "nftables",
         "mode: nftables",
         "IPTables",
-        "must be iptables, ipvs, nftables or blank (blank means iptables)",
+        "must be iptables, ipvs, nftables, userspace or blank (blank means iptables)",
     ),
     (
         "service-cluster-ip-range",
